@@ -1,0 +1,42 @@
+# Every target sets up what it needs; a second run starts at once.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+CORES ?= 2
+# The data sets that do not come with a package; tests that need them are skipped without.
+export COLONNADE_DATA ?= $(abspath ../shared/data)
+
+.PHONY: help demo test test-all check bench format clean
+help:            ## this list
+	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up .venv (once; a few minutes on a slow line)"
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)   ## FedSGD against FedBCD on three parties, a table in under a minute
+	@$(BIN)/colonnade demo
+
+test: $(READY)   ## the test suite, under ten minutes on two cores
+	$(BIN)/python -m pytest -n $(CORES) -m 'not slow'
+
+test-all: $(READY) ## the test suite with its slow part
+	$(BIN)/python -m pytest -n $(CORES)
+
+check: $(READY)  ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## let ruff format and mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## speed as ratios, measured side by side in one run
+	$(BIN)/python benchmarks/light.py
+
+clean:           ## remove what the targets made
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
