@@ -1,0 +1,69 @@
+"""Every error a caller can meet.
+
+    ColonnadeError
+    ├── RequestError        the request is wrong; one sentence with the cure; exit code 2
+    │   ├── JobError        a job file or a --set is wrong
+    │   └── DataError       a table, an array or a named data set is wrong or missing
+    └── FailedError         the job began and could not go on; exit code 1
+        ├── DeadlockError   everybody waits and nothing is under way
+        ├── PartyError      a party refused another's message, or broke the protocol
+        └── WireError       bytes that are not a message of ours
+
+Our own mistakes are not here: they assert.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ColonnadeError(Exception):
+    """The root of all errors raised on purpose; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class RequestError(ColonnadeError):
+    """The request is wrong. The message names the fault and the cure in one sentence."""
+
+    exit_code = 2
+
+
+class JobError(RequestError):
+    """A job file, a record built in Python, or a `--set` is wrong."""
+
+
+class DataError(RequestError):
+    """A table, an array or a named data set is wrong or cannot be found."""
+
+
+class FailedError(ColonnadeError):
+    """The job began and could not go on."""
+
+
+class DeadlockError(FailedError):
+    """Every party waits and nothing is under way; the message says who waits for what."""
+
+
+class PartyError(FailedError):
+    """A party refused what another sent, or another did not keep to the protocol."""
+
+
+class WireError(FailedError):
+    """Bytes that are not a well-formed message of ours."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return a clause that offers the nearest known word, or lists all of them.
+
+    >>> nearest("epoch", ["epochs", "rounds"])
+    "did you mean 'epochs'?"
+    >>> nearest("zzz", ["epochs", "rounds"])
+    'known are epochs, rounds'
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    return f"known are {', '.join(names)}" if names else "none are known"

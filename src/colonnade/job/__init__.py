@@ -1,0 +1,33 @@
+"""Jobs: the contract of one training, as records and as TOML files."""
+
+from colonnade.job.files import (
+    apply_sets,
+    builtin_names,
+    builtin_text,
+    dumps,
+    from_tables,
+    load,
+    loads,
+    to_tables,
+)
+from colonnade.job.records import Compute, Costs, Job, Limits, Link, Network, Party, Top, Train
+
+__all__ = [
+    "Compute",
+    "Costs",
+    "Job",
+    "Limits",
+    "Link",
+    "Network",
+    "Party",
+    "Top",
+    "Train",
+    "apply_sets",
+    "builtin_names",
+    "builtin_text",
+    "dumps",
+    "from_tables",
+    "load",
+    "loads",
+    "to_tables",
+]

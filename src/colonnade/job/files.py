@@ -1,0 +1,238 @@
+"""Job files: TOML ⇄ plain tables ⇄ records, and `--set` on the way."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from colonnade.errors import JobError, nearest
+from colonnade.job import records
+from colonnade.job.records import Compute, Costs, Job, Link, Network
+
+_SPLIT = {"network": ("link", Network, Link), "compute": ("costs", Compute, Costs)}
+_EITHER = {"epochs": "rounds", "rounds": "epochs"}
+_UNKNOWN = re.compile(r"^Object contains unknown field `(?P<key>.+?)`(?: - at `\$\.?(?P<at>.*)`)?$")
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<at>.*)`)?$", re.DOTALL)
+
+
+def builtin_names() -> list[str]:
+    """The names of the jobs that come with the package.
+
+    >>> "digits" in builtin_names()
+    True
+    """
+    folder = resources.files("colonnade.job") / "builtin"
+    return sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def builtin_text(name: str) -> str:
+    """The TOML of a job that comes with the package, to read or to copy."""
+    if name not in builtin_names():
+        raise JobError(f"there is no built-in job '{name}': {nearest(name, builtin_names())}")
+    return (resources.files("colonnade.job") / "builtin" / f"{name}.toml").read_text()
+
+
+def load(
+    source: str | Path, sets: Iterable[str] = (), method: str | None = None, seed: int | None = None
+) -> Job:
+    """Read a job: a TOML file or a built-in name, with `--set` overrides.
+
+    >>> load("digits", ["train.epochs=2"]).train.epochs
+    2
+    """
+    path = Path(source)
+    if path.suffix == ".toml" or path.is_file():
+        tables = _read(path)
+        _anchor_paths(tables, path.resolve().parent)
+    else:
+        tables = tomllib.loads(builtin_text(str(source)))
+    if method is not None:
+        tables["method"] = {"name": method}
+    if seed is not None:
+        tables["seed"] = seed
+    apply_sets(tables, sets)
+    return from_tables(tables)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise JobError(
+            f"there is no job file {path}: give a TOML file or a built-in job "
+            f"({', '.join(builtin_names())})"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"the job file {path} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise JobError(f"the job file {path} is not valid TOML: {error}") from None
+
+
+def _anchor_paths(tables: dict[str, Any], folder: Path) -> None:
+    """File names in a job are relative to the job file, not to where the command runs."""
+    parties = tables.get("parties")
+    for party in parties.values() if isinstance(parties, dict) else ():
+        if not isinstance(party, dict):
+            continue
+        for field in ("table", "table_test", "label", "label_test"):
+            value = party.get(field)
+            is_file = field.startswith("table") or str(value).endswith((".npy", ".gz"))
+            if isinstance(value, str) and is_file:
+                party[field] = str(folder / value)
+
+
+def parse_value(text: str) -> Any:
+    """A `--set` value: a TOML value where it is one, else the text itself.
+
+    >>> parse_value("5"), parse_value("50ms"), parse_value("[1, 2]")
+    (5, '50ms', [1, 2])
+    """
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def apply_sets(tables: dict[str, Any], sets: Iterable[str]) -> None:
+    """Apply `a.b=c` overrides to plain tables, in place; `*` stands for every key of a table."""
+    for text in sets:
+        path, equals, value = text.partition("=")
+        if not equals or not path.strip():
+            raise JobError(f"'{text}' is not a setting: write --set table.key=value")
+        keys = path.strip().split(".")
+        if keys[0] == "train" and keys[-1] in _EITHER:
+            # A job ends by one of the two: setting the one takes the other out of the file.
+            tables.setdefault("train", {}).pop(_EITHER[keys[-1]], None)
+        for table in _tables_at(tables, keys[:-1], text):
+            table[keys[-1]] = parse_value(value.strip())
+
+
+def _tables_at(tables: dict[str, Any], keys: list[str], text: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [tables]
+    for depth, key in enumerate(keys):
+        below: list[dict[str, Any]] = []
+        for table in found:
+            names = list(table) if key == "*" else [key]
+            children = [table.setdefault(name, {}) for name in names]
+            below += [child for child in children if isinstance(child, dict)]
+        if not below:
+            raise JobError(f"'{text}' reaches nothing: {'.'.join(keys[: depth + 1])} is no table")
+        found = below
+    return found
+
+
+def from_tables(tables: Mapping[str, Any]) -> Job:
+    """Build a job from the plain tables of a file, or say what is wrong with them."""
+    plain = dict(tables)
+    for name, (own, record, part) in _SPLIT.items():
+        if isinstance(plain.get(name), dict):
+            plain[name] = _split_overrides(name, plain[name], own, record, part)
+    try:
+        return msgspec.convert(plain, Job)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, JobError):
+            raise error.__cause__ from None
+        raise JobError(_sentence(str(error))) from None
+
+
+def _split_overrides(name: str, table: dict[str, Any], own: str, record: Any, part: Any) -> Any:
+    """`[network]` holds its own fields and, as sub-tables, the parties that differ from it."""
+    fields = part.__struct_fields__
+    common = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    for key in common:
+        if key not in fields:
+            raise JobError(f"unknown key '{key}' in [{name}]: {nearest(key, fields)}")
+    overrides = {key: value for key, value in table.items() if isinstance(value, dict)}
+    for party, values in overrides.items():
+        for key in values:
+            if key not in fields:
+                raise JobError(f"unknown key '{key}' in [{name}.{party}]: {nearest(key, fields)}")
+    return {own: common, "overrides": {key: common | value for key, value in overrides.items()}}
+
+
+def _fields_at(at: str) -> Iterable[str]:
+    """The field names of the record at a path like `train` or `parties[...]`."""
+    record: Any = Job
+    for step in re.findall(r"[A-Za-z_]+|\[\.\.\.\]", at):
+        hint = get_type_hints(record).get(step) if step != "[...]" else None
+        if step == "[...]":
+            continue
+        for candidate in (hint, *getattr(hint, "__args__", ())):
+            if isinstance(candidate, type) and issubclass(candidate, records.Record):
+                record = candidate
+    return tuple(record.__struct_fields__)
+
+
+def _sentence(message: str) -> str:
+    unknown = _UNKNOWN.match(message)
+    if unknown:
+        at = unknown["at"] or ""
+        where = f" in [{at.replace('[...]', '.*')}]" if at else ""
+        return f"unknown key '{unknown['key']}'{where}: {nearest(unknown['key'], _fields_at(at))}"
+    match = _AT.match(message)
+    assert match is not None
+    what = match["what"].replace("`", "")
+    where = (match["at"] or "the job").replace("[...]", ".*").replace("link.", "")
+    return f"{where}: {what[0].lower()}{what[1:]}"
+
+
+def to_tables(job: Job) -> dict[str, Any]:
+    """The plain tables of a job, without what is as by default; the inverse of `from_tables`."""
+    tables: dict[str, Any] = {"name": job.name, "seed": job.seed}
+    if job.data is not None:
+        tables["data"] = job.data
+    tables["method"] = dict(job.method)
+    for name in ("train", "top", "limits"):
+        tables[name] = _set_fields(getattr(job, name))
+    for name, (own, _, _) in _SPLIT.items():
+        section = getattr(job, name)
+        table = _set_fields(getattr(section, own))
+        common = dict(table)
+        for party, part in section.overrides.items():
+            # A key that the common part sets must be repeated: it was overridden with the default.
+            full = msgspec.to_builtins(part)
+            table[party] = {
+                key: value
+                for key, value in full.items()
+                if value is not None and (key in common or key in _set_fields(part))
+            }
+        tables[name] = table
+    tables["parties"] = {name: _set_fields(party) for name, party in job.parties.items()}
+    return {key: value for key, value in tables.items() if value != {}}
+
+
+def _set_fields(record: msgspec.Struct) -> dict[str, Any]:
+    blank = {
+        field.name: field.default
+        if field.default is not msgspec.NODEFAULT
+        else (field.default_factory() if field.default_factory is not msgspec.NODEFAULT else None)
+        for field in msgspec.structs.fields(record)
+    }
+    values: dict[str, Any] = msgspec.to_builtins(record)
+    return {
+        key: value
+        for key, value in values.items()
+        if value is not None and msgspec.to_builtins(blank[key]) != value
+    }
+
+
+def dumps(job: Job) -> str:
+    """The TOML text of a job.
+
+    >>> loads(dumps(load("digits"))) == load("digits")
+    True
+    """
+    import tomli_w
+
+    return tomli_w.dumps(to_tables(job))
+
+
+def loads(text: str) -> Job:
+    """A job from TOML text."""
+    return from_tables(tomllib.loads(text))

@@ -1,0 +1,294 @@
+"""A job as typed records: the contract of one training.
+
+The records mirror the tables of a job file (`docs/job-files.md`). They are frozen values: equal
+files are equal jobs. Quantities stay as people write them (`"50ms"`); `colonnade.units` reads
+them. What a record alone can judge is checked when it is built; what needs the data or the
+method is checked where those are known.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from colonnade.errors import JobError, nearest
+from colonnade.units import duration_ns, rate_bits
+
+Steps = list[tuple[str, str]]
+"""A quantity that changes over time: `[["0s", "50ms"], ["10s", "1s"]]`."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The common shape of all records of a job."""
+
+
+def _require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise JobError(sentence)
+
+
+def _check_steps(value: str | Steps, field: str, read: Any) -> None:
+    if isinstance(value, str):
+        read(value)
+        return
+    _require(len(value) > 0, f"{field} is an empty list: give one quantity, or [[time, quantity]]")
+    times = [duration_ns(time) for time, _ in value]
+    for _, quantity in value:
+        read(quantity)
+    _require(times[0] == 0, f"{field} must say what holds from the start: begin its list at '0s'")
+    _require(times == sorted(set(times)), f"the times of {field} must grow from step to step")
+
+
+class Train(Record, frozen=True, kw_only=True):
+    """How long, in which batches, towards what (the `[train]` table)."""
+
+    epochs: int | None = None
+    """Passes over the training rows. Give this or `rounds`; with neither it is 10 epochs."""
+    rounds: int | None = None
+    """Exchanges in all, instead of `epochs`."""
+    batch_size: int = 256
+    shuffle: Literal["epoch", "once", "never"] = "epoch"
+    """A new order every epoch, one order for all epochs, or the order of the rows."""
+    drop_last: bool = False
+    """Leave out the last batch of an epoch when it is smaller than the others."""
+    labels: Literal["private", "shared"] = "private"
+    """Whether passive parties may see the labels (snapshot methods need that)."""
+    loss: Literal["auto", "bce", "cross_entropy", "mse", "l1", "huber"] = "auto"
+    class_weights: Literal["none", "balanced"] | list[float] = "none"
+    pos_weight: float | None = None
+    clip_norm: float | None = None
+    """Each party scales its own gradients down to this norm; nobody sees the joint gradient."""
+    dtype: Literal["float32", "float64"] = "float32"
+    metric: Literal["auto", "accuracy", "top5", "auc", "f1", "mae"] = "auto"
+    extra_metrics: list[str] = []
+    """Metrics to record beside `metric`."""
+    target: float | None = None
+    stop: Literal["end", "target"] = "end"
+    """Whether reaching the target ends the run."""
+    patience: int | None = None
+    """Evaluations without a better metric after which the run ends."""
+    evaluate_every: str = "1 epoch"
+    """`"2 epochs"`, `"100 rounds"` or `"never"`."""
+    full_loss: bool = False
+    """Evaluate the loss on all training rows too (the running loss is always recorded)."""
+    test: float = 0.2
+    """Share of the rows held out, for data without a test part of its own."""
+    split_seed: int = 0
+    """Decides which rows are held out; apart from `seed`, so that seeds share one test set."""
+    checkpoint_every: int | None = None
+    """Rounds between the checkpoints of a run over the network. All parties must agree on it."""
+
+    def __post_init__(self) -> None:
+        _require(
+            self.epochs is None or self.rounds is None,
+            "train has both epochs and rounds: keep the one that should end the run",
+        )
+        for field in ("epochs", "rounds", "batch_size", "patience", "checkpoint_every"):
+            value = getattr(self, field)
+            _require(value is None or value >= 1, f"train.{field} is {value}: it must be 1 or more")
+        for field in ("pos_weight", "clip_norm"):
+            value = getattr(self, field)
+            _require(value is None or value > 0, f"train.{field} is {value}: it must be positive")
+        _require(0 <= self.test < 1, f"train.test is {self.test}: give a share from 0 to below 1")
+        _require(
+            self.stop == "end" or self.target is not None,
+            "train.stop is 'target' but there is no train.target: set one",
+        )
+        self.evaluation_period()
+
+    def evaluation_period(self) -> tuple[int, Literal["epoch", "round"]] | None:
+        """How often to evaluate, as a count and a unit; None for never.
+
+        >>> Train(evaluate_every="100 rounds").evaluation_period()
+        (100, 'round')
+        """
+        if self.evaluate_every == "never":
+            return None
+        match = re.fullmatch(r"(\d+) (epoch|round)s?", self.evaluate_every)
+        if match is None or int(match[1]) < 1:
+            raise JobError(
+                f"train.evaluate_every is '{self.evaluate_every}': "
+                "write '1 epoch', '100 rounds' or 'never'"
+            )
+        return int(match[1]), "epoch" if match[2] == "epoch" else "round"
+
+
+class Link(Record, frozen=True, kw_only=True):
+    """What the simulator assumes of a link between the active party and one passive."""
+
+    latency: str | Steps = "0ms"
+    """One-way."""
+    bandwidth: str | Steps | None = None
+    """Each direction has this much; None is a link without a limit."""
+    jitter: str = "0ms"
+    """The most by which a message is late, drawn evenly from the job's seed."""
+
+    def __post_init__(self) -> None:
+        _check_steps(self.latency, "network.latency", duration_ns)
+        duration_ns(self.jitter)
+        if self.bandwidth is not None:
+            _check_steps(self.bandwidth, "network.bandwidth", rate_bits)
+
+
+class Costs(Record, frozen=True, kw_only=True):
+    """What the simulator charges a party per mini-batch; `"measured"` charges the real time."""
+
+    forward: str | Steps = "0ms"
+    backward: str | Steps = "0ms"
+    aggregate: str | Steps = "0ms"
+    top: str | Steps = "0ms"
+    """The active party's top model in a local update."""
+    codec: str | Steps = "0ms"
+    """Encoding and decoding of tensors."""
+
+    def __post_init__(self) -> None:
+        for field in self.__struct_fields__:
+            value = getattr(self, field)
+            if value != "measured":
+                _check_steps(value, f"compute.{field}", duration_ns)
+
+
+class Network(Record, frozen=True, kw_only=True):
+    """The links: one for all, and those that differ, by passive party."""
+
+    link: Link = Link()
+    overrides: dict[str, Link] = {}
+
+    def of(self, party: str) -> Link:
+        """The link of a passive party."""
+        return self.overrides.get(party, self.link)
+
+
+class Compute(Record, frozen=True, kw_only=True):
+    """The costs: one for all, and those that differ, by party."""
+
+    costs: Costs = Costs()
+    overrides: dict[str, Costs] = {}
+
+    def of(self, party: str) -> Costs:
+        """The costs of a party."""
+        return self.overrides.get(party, self.costs)
+
+
+class Party(Record, frozen=True, kw_only=True):
+    """One organisation: its role, its columns, its bottom model, its optimizer."""
+
+    role: Literal["active", "passive"] = "passive"
+    table: str | None = None
+    """Its own file: Parquet, CSV, Arrow, `.npy` or idx. Without one, columns of `data`."""
+    table_test: str | None = None
+    """A file of its own for the held-out rows; without one a share of the rows is held out."""
+    id: str | None = None
+    """The id column of its table."""
+    label: str | None = None
+    """The label column (or `.npy` file). Active party only."""
+    label_test: str | None = None
+    """The label file of the held-out rows, where labels come as files."""
+    sample_weight: str | None = None
+    """A column that says how much each row counts. Active party only."""
+    columns: list[str] = []
+    """Names or patterns (`PAY_*`) of its feature columns; empty: none of its own at the active
+    party, all of its table at a passive one."""
+    categorical: list[str] = []
+    """Columns of numbers that are codes, not quantities (text columns always are)."""
+    view: str | None = None
+    """Its part of each image: `left`, `bottom`, `top-left`, `strip 2/8`, `columns 0:3`."""
+    model: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "mlp"})
+    optimizer: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "sgd", "lr": 0.1})
+    schedule: dict[str, Any] | None = None
+    """A class of `torch.optim.lr_scheduler` and its options; `every` is `epoch` or `round`."""
+    device: str = "cpu"
+    seed: int | None = None
+    """Decides its first weights and its dropout; a simulation derives it from the job's seed."""
+
+
+class Top(Record, frozen=True, kw_only=True):
+    """The active party's fusion model (the `[top]` table)."""
+
+    kind: Literal["split", "agg", "dot", "module"] = "split"
+    hidden: list[int] = []
+    dropout: float = 0.0
+    bias: bool = True
+    module: str | None = None
+    """`package.module:function`, called with the embedding widths and the output width."""
+    optimizer: dict[str, Any] | None = None
+    """Its own optimizer; without one it shares the active party's."""
+
+    def __post_init__(self) -> None:
+        _require(
+            (self.kind == "module") == (self.module is not None) or self.kind == "module",
+            "top.module is set but top.kind is not 'module': set top.kind = 'module'",
+        )
+        _require(0 <= self.dropout < 1, f"top.dropout is {self.dropout}: give 0 to below 1")
+
+
+class Limits(Record, frozen=True, kw_only=True):
+    """Bounds on what a party takes in, checked before anything is allocated."""
+
+    message_bytes: int = 256 * 2**20
+    queue_messages: int = 1024
+    """How many messages wait on one link or in one inbox before the sender waits."""
+
+    def __post_init__(self) -> None:
+        _require(self.message_bytes >= 1024, "limits.message_bytes must be at least 1024")
+        _require(self.queue_messages >= 1, "limits.queue_messages must be at least 1")
+
+
+class Job(Record, frozen=True, kw_only=True):
+    """The contract of one training: parties, method, data, network.
+
+    >>> job = Job(parties={"bank": Party(role="active"), "telco": Party()})
+    >>> job.active, job.passives
+    ('bank', ('telco',))
+    """
+
+    parties: dict[str, Party]
+    name: str = "job"
+    seed: int = 0
+    data: str | None = None
+    method: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "fedsgd"})
+    train: Train = Train()
+    network: Network = Network()
+    compute: Compute = Compute()
+    top: Top = Top()
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        actives = [name for name, party in self.parties.items() if party.role == "active"]
+        _require(
+            len(actives) == 1,
+            f"a job has exactly one active party, this one has {len(actives)}"
+            f"{' (' + ', '.join(actives) + ')' if actives else ''}: "
+            "set role = 'active' for the party with the labels and for no other",
+        )
+        _require(len(self.parties) > 1, "a job needs at least one passive party beside the active")
+        for name in self.parties:
+            _require(
+                re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) is not None,
+                f"'{name}' cannot be a party's name: use letters, digits, '-' and '_'",
+            )
+        for table, overrides in (("network", self.network), ("compute", self.compute)):
+            for name in overrides.overrides:
+                _require(
+                    name in self.parties,
+                    f"[{table}.{name}] names no party: {nearest(name, self.parties)}",
+                )
+        for name in self.passives:
+            for field in ("label", "label_test", "sample_weight"):
+                _require(
+                    getattr(self.parties[name], field) is None,
+                    f"parties.{name} is passive and cannot have a {field}: "
+                    f"move it to the active party, {self.active}",
+                )
+
+    @property
+    def active(self) -> str:
+        """The name of the party with the labels."""
+        return next(name for name, party in self.parties.items() if party.role == "active")
+
+    @property
+    def passives(self) -> tuple[str, ...]:
+        """The names of the other parties, in the order of the job."""
+        return tuple(name for name, party in self.parties.items() if party.role == "passive")
