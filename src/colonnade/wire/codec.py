@@ -1,0 +1,158 @@
+"""Messages to bytes and back.
+
+A frame is a prefix of 16 bytes, a msgpack header, padding to a multiple of 16, and the raw
+buffer of the message's tensor:
+
+    2 bytes  magic "CO"       1 byte  protocol version     1 byte  kind of message
+    4 bytes  header length    8 bytes payload length       (little endian)
+
+Encoding copies the tensor once; decoding does not copy it at all. Everything a frame claims of
+itself is checked against its true length and the receiver's limits before it is believed.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgspec
+
+from colonnade.errors import WireError
+from colonnade.wire.messages import MESSAGES, Buffer, Message, Packed
+
+MAGIC = b"CO"
+VERSION = 1
+ALIGN = 16
+ITEM_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "uint8": 1,
+}
+DIMENSIONS_MAX = 8
+HEADER_BYTES_MAX = 65_536
+MESSAGE_BYTES_MAX = 256 * 2**20
+
+_PREFIX = struct.Struct("<2sBBIQ")
+_PADDING = bytes(ALIGN)
+
+
+class Codec:
+    """Encodes and decodes messages; one to a party, because it holds a limit and scratch state.
+
+    >>> from colonnade.wire.messages import Finish
+    >>> codec = Codec()
+    >>> codec.decode(codec.encode(Finish(round=3, best=1, reason="target")))
+    Finish(round=3, best=1, reason='target')
+    """
+
+    def __init__(self, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+        self.message_bytes_max = message_bytes_max
+        self._outgoing: list[memoryview] = []
+        self._incoming = memoryview(b"")
+        self._encode = msgspec.msgpack.Encoder(enc_hook=self._put).encode
+        self._decode = {
+            kind: msgspec.msgpack.Decoder(message, dec_hook=self._take).decode
+            for kind, message in MESSAGES.items()
+        }
+
+    def _put(self, item: Any) -> int:
+        assert isinstance(item, Buffer), f"{type(item).__name__} cannot cross the wire"
+        self._outgoing.append(item.view)
+        return item.view.nbytes
+
+    def _take(self, wanted: type, size: Any) -> Buffer:
+        if type(size) is not int or size != self._incoming.nbytes:
+            raise WireError(
+                f"the header announces a tensor of {size} bytes, "
+                f"the frame carries {self._incoming.nbytes}"
+            )
+        return Buffer(self._incoming)
+
+    def encode(self, message: Message) -> bytearray:
+        """The frame of a message."""
+        self._outgoing.clear()
+        header = self._encode(message)
+        assert len(header) <= HEADER_BYTES_MAX
+        if not self._outgoing:
+            return bytearray(_PREFIX.pack(MAGIC, VERSION, message.KIND, len(header), 0) + header)
+        (payload,) = self._outgoing
+        prefix = _PREFIX.pack(MAGIC, VERSION, message.KIND, len(header), payload.nbytes)
+        padding = _PADDING[: -len(header) % ALIGN]
+        return bytearray().join((prefix, header, padding, payload))
+
+    def decode(self, frame: bytearray | memoryview) -> Message:
+        """The message of a frame; its tensor is a view into the frame."""
+        header, payload, kind = self._parts(frame)
+        self._incoming = payload
+        try:
+            message = self._decode[kind](header)
+        except msgspec.MsgspecError as error:
+            raise WireError(
+                f"the header of a {MESSAGES[kind].__name__} does not fit its kind: {error}"
+            ) from None
+        tensor = getattr(message, "tensor", None)
+        if tensor is not None:
+            _check_tensor(tensor, self.message_bytes_max)
+        elif payload.nbytes:
+            raise WireError(
+                f"a {MESSAGES[kind].__name__} carries {payload.nbytes} bytes it has no use for"
+            )
+        return message
+
+    def _parts(self, frame: bytearray | memoryview) -> tuple[memoryview, memoryview, int]:
+        view = memoryview(frame)
+        if view.nbytes < _PREFIX.size:
+            raise WireError(
+                f"a frame of {view.nbytes} bytes is shorter than the prefix of {_PREFIX.size}"
+            )
+        magic, version, kind, header_bytes, payload_bytes = _PREFIX.unpack_from(view)
+        if magic != MAGIC:
+            raise WireError("these bytes are not Colonnade's: the frame begins with another mark")
+        if version != VERSION:
+            raise WireError(
+                f"the frame has protocol version {version}, this party speaks {VERSION}: "
+                "install the same release at all parties"
+            )
+        if kind not in MESSAGES:
+            raise WireError(f"a frame of unknown kind {kind}")
+        if header_bytes > HEADER_BYTES_MAX or payload_bytes > self.message_bytes_max:
+            raise WireError(
+                f"a {MESSAGES[kind].__name__} of {header_bytes} + {payload_bytes} bytes is over "
+                f"the limit of {self.message_bytes_max}: raise limits.message_bytes if it is meant"
+            )
+        start = _PREFIX.size + header_bytes
+        if payload_bytes:
+            start += -header_bytes % ALIGN
+        if view.nbytes != start + payload_bytes:
+            raise WireError(
+                f"a frame of {view.nbytes} bytes should have {start + payload_bytes}: "
+                "it was cut or has more behind it"
+            )
+        return view[_PREFIX.size : _PREFIX.size + header_bytes], view[start:], kind
+
+
+def _check_tensor(tensor: Packed, bytes_max: int) -> None:
+    """Judge what a tensor claims to be, before anybody allocates it."""
+    item = ITEM_BYTES.get(tensor.dtype)
+    if item is None:
+        raise WireError(f"a tensor of type '{tensor.dtype}': allowed are {', '.join(ITEM_BYTES)}")
+    if len(tensor.shape) > DIMENSIONS_MAX:
+        raise WireError(
+            f"a tensor of {len(tensor.shape)} dimensions, the limit is {DIMENSIONS_MAX}"
+        )
+    size = item
+    for extent in tensor.shape:
+        if extent < 0:
+            raise WireError(f"a tensor of shape {tensor.shape}: no extent may be negative")
+        size *= extent
+    if size > bytes_max:
+        raise WireError(f"a tensor of {size} bytes when unpacked, the limit is {bytes_max}")
+    if tensor.codec == "plain" and size != tensor.data.view.nbytes:
+        raise WireError(
+            f"a plain {tensor.dtype} tensor of shape {tensor.shape} has {size} bytes, "
+            f"the frame carries {tensor.data.view.nbytes}"
+        )

@@ -1,0 +1,75 @@
+"""The count of what crossed: messages and encoded bytes, by peer, direction and kind."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from colonnade.wire.messages import MESSAGES, Message, Purpose
+
+Direction = Literal["sent", "received"]
+_PURPOSE_OF: dict[str, Purpose] = {
+    message.__name__: message.PURPOSE for message in MESSAGES.values()
+}
+
+
+class Entry(TypedDict):
+    """One row of a ledger."""
+
+    peer: str
+    direction: Direction
+    kind: str
+    purpose: Purpose
+    messages: int
+    bytes: int
+
+
+class Ledger:
+    """One party's count.
+
+    >>> from colonnade.wire.messages import Failure
+    >>> ledger = Ledger()
+    >>> ledger.count("telco", "sent", Failure, 40)
+    >>> ledger.bytes("sent"), ledger.bytes("received")
+    (40, 0)
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, Direction, str], list[int]] = {}
+        self._training = {"sent": 0, "received": 0}
+
+    def count(self, peer: str, direction: Direction, kind: type[Message], size: int) -> None:
+        """Add one message of `size` encoded bytes."""
+        key = (peer, direction, kind.__name__)
+        tally = self._counts.get(key)
+        if tally is None:
+            tally = self._counts[key] = [0, 0]
+        tally[0] += 1
+        tally[1] += size
+        if kind.PURPOSE != "evaluation":
+            self._training[direction] += size
+
+    def training_bytes(self, direction: Direction) -> int:
+        """Bytes of everything but evaluation, which only measures the training."""
+        return self._training[direction]
+
+    def bytes(self, direction: Direction, purpose: Purpose | None = None) -> int:
+        """Bytes in one direction, of one purpose or of all."""
+        return sum(
+            size
+            for (_, way, kind), (_, size) in self._counts.items()
+            if way == direction and purpose in (None, _PURPOSE_OF[kind])
+        )
+
+    def entries(self) -> list[Entry]:
+        """All rows, in a fixed order."""
+        return [
+            Entry(
+                peer=peer,
+                direction=way,
+                kind=kind,
+                purpose=_PURPOSE_OF[kind],
+                messages=tally[0],
+                bytes=tally[1],
+            )
+            for (peer, way, kind), tally in sorted(self._counts.items())
+        ]

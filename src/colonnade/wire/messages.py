@@ -1,0 +1,147 @@
+"""Every message that parties exchange. Nothing else ever leaves a party.
+
+A message is a frozen record. Its `KIND` is the byte that names it on the wire, and `PURPOSE`
+says under which heading the ledger counts it: *training* bytes make progress, *evaluation* bytes
+only measure it, *control* bytes start and end a job.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+Purpose = Literal["training", "evaluation", "control"]
+
+
+class Buffer:
+    """Raw bytes that travel behind the header of a message, never inside it."""
+
+    __slots__ = ("view",)
+
+    def __init__(self, view: memoryview) -> None:
+        self.view = view
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Buffer) and self.view.tobytes() == other.view.tobytes()
+
+    def __hash__(self) -> int:
+        return hash(self.view.tobytes())
+
+
+class Packed(msgspec.Struct, frozen=True, array_like=True):
+    """A tensor as a codec wrote it: the receiver needs nothing else to read it."""
+
+    codec: str
+    """Which decoder reads the buffer."""
+    dtype: str
+    """The element type of the tensor that comes out."""
+    shape: tuple[int, ...]
+    """The shape of the tensor that comes out."""
+    data: Buffer
+    """The codec's bytes."""
+    details: bytes = b""
+    """What the decoder must know beside dtype and shape; empty for a plain tensor."""
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The common shape of all messages."""
+
+    KIND: ClassVar[int]
+    PURPOSE: ClassVar[Purpose] = "control"
+
+
+class Hello(Message, frozen=True):
+    """The first message of a party: what it believes the job to be."""
+
+    KIND = 1
+    party: str
+    """The sender's name."""
+    digest: str
+    """The digest of the job's common part; parties whose digests differ do not train."""
+    rows: int
+    """How many training rows the sender has."""
+    test_rows: int
+    """How many held-out rows the sender has."""
+    width: int
+    """How wide the sender's embedding is; 0 for a party that sends none."""
+
+
+class Embedding(Message, frozen=True):
+    """A passive party's output for one mini-batch, sent up."""
+
+    KIND = 2
+    PURPOSE = "training"
+    round: int
+    """Which batch of the common order this is, counted from 0."""
+    tensor: Packed
+    """One row for each row of the batch."""
+
+
+class Gradient(Message, frozen=True):
+    """The derivative of the loss by a passive party's embedding, sent down."""
+
+    KIND = 3
+    PURPOSE = "training"
+    round: int
+    """The round of the embedding that this answers."""
+    tensor: Packed
+    """The shape of that embedding."""
+    signal: int = 0
+    """Asks the passive party for one more (1) or one fewer (-1) exchange in flight."""
+
+
+class Evaluate(Message, frozen=True):
+    """Asks a passive party for its embeddings of a whole split, with the weights of a round."""
+
+    KIND = 4
+    PURPOSE = "evaluation"
+    round: int
+    """Answer when every update on this round is done, and before any later one."""
+    train_too: bool
+    """Whether the training rows are wanted beside the held-out ones."""
+    best: int
+    """The best round among those judged so far, whose weights are to be kept; -1 for none."""
+    judged: int
+    """The last round that was judged: of the weights kept up to it only the best still count."""
+
+
+class EvaluationEmbedding(Message, frozen=True):
+    """One piece of a passive party's answer to Evaluate."""
+
+    KIND = 5
+    PURPOSE = "evaluation"
+    round: int
+    """The round of the Evaluate that this answers."""
+    split: Literal["train", "test"]
+    """Which rows these are."""
+    start: int
+    """The first row of this piece within the split."""
+    tensor: Packed
+    """One row for each row of the piece."""
+
+
+class Finish(Message, frozen=True):
+    """The job is over."""
+
+    KIND = 6
+    round: int
+    """The last round that gets a reply: use it, and forget what was sent beyond it."""
+    best: int
+    """The round whose weights are the result; -1 when nothing was judged."""
+    reason: str
+    """Why the job ended, for the log."""
+
+
+class Failure(Message, frozen=True):
+    """The sender cannot go on."""
+
+    KIND = 7
+    reason: str
+    """One sentence for a person at the other end."""
+
+
+MESSAGES: dict[int, type[Message]] = {
+    message.KIND: message
+    for message in (Hello, Embedding, Gradient, Evaluate, EvaluationEmbedding, Finish, Failure)
+}
