@@ -1,0 +1,1 @@
+"""The party programs: what an active and a passive party do, in whichever world they run."""

@@ -1,0 +1,58 @@
+"""A method is a record of policies; the neutral record is plain split training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from colonnade.compress import Compress
+from colonnade.policies.exchange import ExchangePolicy, gradients
+from colonnade.policies.local import LocalPolicy, once
+from colonnade.policies.order import OrderPolicy, parallel
+from colonnade.policies.quorum import QuorumPolicy, everyone
+from colonnade.policies.rate import RatePolicy, constant
+from colonnade.policies.step import StepPolicy, plain_step
+from colonnade.policies.version import VersionPolicy, stash
+from colonnade.policies.weight import WeightPolicy, uniform
+from colonnade.policies.window import WindowPolicy, lockstep
+
+
+@dataclass(frozen=True)
+class Method:
+    """One choice on every axis. Two methods are equal when their choices are.
+
+    >>> Method() == Method(local=once())
+    True
+    """
+
+    exchange: ExchangePolicy = field(default_factory=gradients)
+    window: WindowPolicy = field(default_factory=lockstep)
+    quorum: QuorumPolicy = field(default_factory=everyone)
+    local: LocalPolicy = field(default_factory=once)
+    version: VersionPolicy = field(default_factory=stash)
+    weight: WeightPolicy = field(default_factory=uniform)
+    compress: Compress = field(default_factory=Compress)
+    rate: RatePolicy = field(default_factory=constant)
+    step: StepPolicy = field(default_factory=plain_step)
+    order: OrderPolicy = field(default_factory=parallel)
+
+    def composition(self) -> dict[str, str]:
+        """The choices that differ from plain split training, by axis.
+
+        >>> from colonnade.policies.local import repeat
+        >>> Method(local=repeat(5)).composition()
+        {'local': 'repeat(updates=5)'}
+        """
+        neutral = Method()
+        return {
+            axis.name: describe(getattr(self, axis.name))
+            for axis in fields(self)
+            if getattr(self, axis.name) != getattr(neutral, axis.name)
+        }
+
+
+def describe(policy: Any) -> str:
+    """A policy as a call: its name in small letters and its settable fields."""
+    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in type(policy).__name__).strip("_")
+    options = [f"{field.name}={getattr(policy, field.name)!r}" for field in fields(policy)]
+    return f"{name}({', '.join(options)})"

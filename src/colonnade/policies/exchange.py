@@ -1,0 +1,27 @@
+"""Axis *exchange*: what comes back to a passive party?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class ExchangePolicy(Protocol):
+    """Says what the active party sends down."""
+
+    @property
+    def shares_labels(self) -> bool:
+        """Whether passive parties need the labels to use what they get."""
+        ...
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The derivative of the loss by the party's own embedding."""
+
+    shares_labels = False
+
+
+def gradients() -> Gradients:
+    """The neutral element: each passive party gets ∂loss/∂h of its own embedding h."""
+    return Gradients()

@@ -1,0 +1,51 @@
+"""Axis *order*: when does the reply leave the active party, and at which weights is it taken?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+class OrderPolicy(Protocol):
+    """Places the reply among the active party's updates."""
+
+    @property
+    def at_once(self) -> bool:
+        """Whether replies leave with the first update, before the active party's backward."""
+        ...
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether a late reply is taken at the updated weights, or from the last update."""
+        ...
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """All parties update at the same time."""
+
+    at_once = True
+    recomputes = False
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """The active party first, then the passives (in parallel with each other)."""
+
+    reply: Literal["after", "last"] = "after"
+    at_once = False
+
+    @property
+    def recomputes(self) -> bool:
+        """`after` takes the gradient at the updated weights, `last` from the last update."""
+        return self.reply == "after"
+
+
+def parallel() -> Parallel:
+    """The neutral element: the reply leaves with the active party's first update."""
+    return Parallel()
+
+
+def sequential(reply: Literal["after", "last"] = "after") -> Sequential:
+    """The reply leaves after the active party's last update."""
+    return Sequential(reply)

@@ -1,0 +1,42 @@
+"""Axis *version*: with which weights does a reply go backward, when updates came between?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class VersionPolicy(Protocol):
+    """Decides whether a forward pass is made again before its backward pass."""
+
+    def recomputes(self) -> bool:
+        """Whether to go forward again with the current weights."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stash:
+    """The weights that made the embedding."""
+
+    def recomputes(self) -> bool:
+        """The forward pass that made the embedding is the one that goes backward."""
+        return False
+
+
+@dataclass(frozen=True)
+class Recompute:
+    """The current weights, at the price of one more forward pass."""
+
+    def recomputes(self) -> bool:
+        """Always go forward again."""
+        return True
+
+
+def stash() -> Stash:
+    """The neutral element: forward and backward of a batch see the same weights."""
+    return Stash()
+
+
+def recompute() -> Recompute:
+    """Go forward again with the current weights before a reply goes backward."""
+    return Recompute()

@@ -1,0 +1,112 @@
+"""What a policy may look at: a party's own view of its training.
+
+All state of a party that decisions rest on is here, so policies can be pure functions of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Role(IntEnum):
+    """Which of the two programs a party runs."""
+
+    ACTIVE = 0
+    PASSIVE = 1
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One mini-batch as a party remembers it."""
+
+    round: int
+    rows: NDArray[np.int64]
+    """The rows of the batch."""
+    forward: Any = None
+    """The party's own forward pass that made its embedding, for the fresh update."""
+    reply: Any = None
+    """What others contributed: a gradient at a passive party, their embeddings at the active."""
+    answer: Any = None
+    """At the active party: the derivatives it replied with."""
+    replied_ns: int = 0
+    """When that came."""
+    updates: int = 0
+    """Updates done on this exchange, the fresh one included."""
+    used: int = 0
+    """The party's count of updates when it last used this exchange."""
+
+
+@dataclass(slots=True)
+class Window:
+    """How many exchanges a party may have in flight, and what it was before the last signal."""
+
+    size: int = 1
+    previous: int = 1
+
+
+@dataclass(slots=True)
+class View:
+    """A party's state, as far as decisions rest on it."""
+
+    role: Role
+    rounds: int
+    """Batches of the whole job."""
+    per_epoch: int
+    parties: int
+    """How many parties hold a part of the model: K in the papers."""
+    now_ns: int = 0
+    round: int = 0
+    """The next round to aggregate (active) or to use a reply of (passive)."""
+    sent: int = 0
+    """Embeddings sent; the next batch to send."""
+    replies: int = 0
+    """Replies that are here and not used yet."""
+    fresh: int = 0
+    """Fresh updates done."""
+    local: int = 0
+    """Local updates done."""
+    finished_ns: int = 0
+    """When the last update was done."""
+    in_flight_max: int = 0
+    """The most exchanges that were ever in flight."""
+    window: Window = field(default_factory=Window)
+    kept: deque[Exchange] = field(default_factory=deque)
+    """Exchanges that local updates may use, oldest first."""
+    arrived: dict[str, int] = field(default_factory=dict)
+    """At the active party: the newest round whose embedding each passive party has sent."""
+    signals: dict[str, int] = field(default_factory=dict)
+    """At the active party: the control signal that goes with the next reply to each passive."""
+
+    @property
+    def in_flight(self) -> int:
+        """Exchanges sent whose reply was not used yet."""
+        return self.sent - self.round
+
+    def remember(self, exchange: Exchange, keep: int, now_ns: int) -> None:
+        """The fresh update on an exchange is done; local updates may use it from now on."""
+        self.fresh += 1
+        self.round += 1
+        self.finished_ns = now_ns
+        exchange.updates = 1
+        exchange.used = self.fresh + self.local
+        self.kept.append(exchange)
+        while len(self.kept) > keep:
+            self.kept.popleft()
+
+    def updated(self, exchange: Exchange, now_ns: int) -> None:
+        """A local update on an exchange is done."""
+        self.local += 1
+        self.finished_ns = now_ns
+        exchange.updates += 1
+        exchange.used = self.fresh + self.local
+
+    @property
+    def epoch(self) -> int:
+        """Finished epochs, by the party's own rounds."""
+        return self.round // self.per_epoch
