@@ -1,0 +1,1 @@
+"""Where parties run: clocks, links and whatever else is not deterministic by itself."""

@@ -1,0 +1,64 @@
+"""The only door between a party program and the outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from enum import IntEnum
+from typing import Protocol, TypeVar
+
+from colonnade.wire.ledger import Ledger
+from colonnade.wire.messages import Message
+
+T = TypeVar("T")
+
+
+class Work(IntEnum):
+    """The kinds of work that a world charges for."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    AGGREGATE = 2
+    TOP = 3
+    CODEC = 4
+
+
+class World(Protocol):
+    """What a party sees of the outside: a clock, messages, and a place to compute."""
+
+    me: str
+    peers: tuple[str, ...]
+    ledger: Ledger
+
+    def now(self) -> int:
+        """Nanoseconds since the job began."""
+        ...
+
+    async def sleep(self, ns: int) -> None:
+        """Let time pass."""
+        ...
+
+    async def send(self, to: str, message: Message) -> None:
+        """Queue a message; waits while the queue to that peer is full, and takes in meanwhile."""
+        ...
+
+    async def receive(
+        self, until: int | None = None, waiting_for: Callable[[], str] | None = None
+    ) -> tuple[str, Message] | None:
+        """The next message and its sender; None when the instant `until` came first.
+
+        `waiting_for` tells a person what is awaited; it is called only when somebody asks.
+        """
+        ...
+
+    def pending(self) -> int:
+        """How many messages can be received without waiting."""
+        ...
+
+    async def compute(self, work: Callable[[], T], kind: Work) -> T:
+        """Do the work and charge the party's time for it."""
+        ...
+
+    def off_clock(self) -> AbstractContextManager[None]:
+        """Inside, work and messages are not charged: for what only measures the training."""
+        ...

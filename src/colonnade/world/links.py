@@ -1,0 +1,146 @@
+"""Links and costs of the simulated world: quantities over time, queueing, faults."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from colonnade.job.records import Link, Steps
+from colonnade.units import duration_ns, rate_bits
+
+NS_PER_S = 10**9
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A whole number that changes over time, in steps.
+
+    >>> trace = Trace((0, 100), (5, 7))
+    >>> trace.at(99), trace.at(100)
+    (5, 7)
+    """
+
+    times_ns: tuple[int, ...]
+    values: tuple[int, ...]
+
+    @classmethod
+    def of(cls, quantity: str | Steps, read: Callable[[str], int]) -> Trace:
+        """A trace from the notation of a job file: one quantity, or `[[time, quantity], …]`."""
+        steps = [("0s", quantity)] if isinstance(quantity, str) else quantity
+        return cls(
+            tuple(duration_ns(time) for time, _ in steps), tuple(read(value) for _, value in steps)
+        )
+
+    def at(self, ns: int) -> int:
+        """The value that holds at an instant."""
+        if len(self.values) == 1:
+            return self.values[0]
+        return self.values[bisect_right(self.times_ns, ns) - 1]
+
+    def next_change(self, ns: int) -> int | None:
+        """The first instant after `ns` at which another value holds."""
+        index = bisect_right(self.times_ns, ns)
+        return self.times_ns[index] if index < len(self.times_ns) else None
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The rule has nothing to say about this message."""
+
+
+@dataclass(frozen=True)
+class Deliver:
+    """Deliver the message after this delay, whatever the link would have done."""
+
+    delay_ns: int
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The message is lost."""
+
+
+Verdict = Pass | Deliver | Drop
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """What a fault rule may judge a message by."""
+
+    sender: str
+    to: str
+    kind: str
+    number: int
+    """How many messages this sender had sent to this receiver before."""
+    sent_ns: int
+
+
+Rule = Callable[[Envelope], Verdict]
+"""A fault: the first rule whose verdict is not `Pass` decides."""
+
+
+@dataclass
+class Pipe:
+    """One direction of a link: latency, and a wire on which messages queue behind each other."""
+
+    latency: Trace
+    bandwidth: Trace | None
+    jitter_ns: int
+    random: np.random.Generator
+    rules: Sequence[Rule] = ()
+    _free_ns: int = 0
+    _last_arrival_ns: int = 0
+    _count: int = field(default=0)
+
+    @classmethod
+    def of(cls, link: Link, seed: Sequence[int], rules: Sequence[Rule]) -> Pipe:
+        """A pipe with the properties of a job's link."""
+        return cls(
+            latency=Trace.of(link.latency, duration_ns),
+            bandwidth=None if link.bandwidth is None else Trace.of(link.bandwidth, rate_bits),
+            jitter_ns=duration_ns(link.jitter),
+            random=np.random.Generator(np.random.PCG64(list(seed))),
+            rules=rules,
+        )
+
+    def arrival(self, sender: str, to: str, kind: str, size: int, now_ns: int) -> int | None:
+        """When a message sent now arrives; None when it is lost. Messages stay in order."""
+        verdict = self._judge(sender, to, kind, now_ns)
+        self._count += 1
+        if isinstance(verdict, Drop):
+            return None
+        if isinstance(verdict, Deliver):
+            return now_ns + verdict.delay_ns
+        left_ns = now_ns
+        if self.bandwidth is not None:
+            left_ns = self._free_ns = self._transmitted(max(now_ns, self._free_ns), size * 8)
+        arrival = left_ns + self.latency.at(now_ns)
+        if self.jitter_ns:
+            arrival += int(self.random.integers(self.jitter_ns + 1))
+        self._last_arrival_ns = max(arrival, self._last_arrival_ns)
+        return self._last_arrival_ns
+
+    def _judge(self, sender: str, to: str, kind: str, now_ns: int) -> Verdict:
+        if not self.rules:
+            return Pass()
+        envelope = Envelope(sender, to, kind, self._count, now_ns)
+        for rule in self.rules:
+            verdict = rule(envelope)
+            if not isinstance(verdict, Pass):
+                return verdict
+        return Pass()
+
+    def _transmitted(self, start_ns: int, bits: int) -> int:
+        """When the last of so many bits is on the wire; the rate may change on the way."""
+        assert self.bandwidth is not None
+        while True:
+            rate = self.bandwidth.at(start_ns)
+            end_ns = start_ns + -(-bits * NS_PER_S // rate)
+            change_ns = self.bandwidth.next_change(start_ns)
+            if change_ns is None or end_ns <= change_ns:
+                return end_ns
+            bits -= (change_ns - start_ns) * rate // NS_PER_S
+            start_ns = change_ns

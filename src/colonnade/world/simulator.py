@@ -1,0 +1,297 @@
+"""The simulated world: all parties in one process, in virtual time, deterministically.
+
+The kernel drives the party coroutines itself. A party that waits has said what wakes it and is
+suspended; the kernel takes the next event from a heap ordered by (time, class, sequence) and the
+clock jumps there. At one instant deliveries come first, then the active party acts, then the
+passives, each in the order in which they were asked for. There are no threads, no polling, and
+nothing that depends on the machine (unless a cost is `"measured"`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from heapq import heappop, heappush
+from types import coroutine
+from typing import Any, TypeVar
+
+from colonnade.errors import DeadlockError, FailedError
+from colonnade.job.records import Costs, Job
+from colonnade.units import duration_ns, show_seconds
+from colonnade.wire.codec import Codec
+from colonnade.wire.ledger import Ledger
+from colonnade.wire.messages import Message
+from colonnade.world.base import Work
+from colonnade.world.links import NS_PER_S, Pipe, Rule, Trace
+
+T = TypeVar("T")
+Frame = tuple[str, bytearray]
+Span = tuple[str, int, int]
+"""What a party did, from when, until when."""
+
+OVERFLOW = 16
+"""How many times over its bound an inbox may grow while its party is blocked in a send."""
+
+
+class Interrupted(Exception):  # noqa: N818 - not an error: somebody asked for it
+    """The simulation was asked to stop between two events."""
+
+
+@coroutine
+def _suspend() -> Generator[None, None, None]:
+    yield
+
+
+class SimulatedWorld:
+    """One party's view of the simulation; implements `World`."""
+
+    def __init__(self, kernel: Simulator, me: str, peers: tuple[str, ...], rank: int) -> None:
+        self.me = me
+        self.peers = peers
+        self.ledger = Ledger()
+        self.spans: list[Span] = []
+        self.busy_ns = 0
+        self.idle_ns = 0
+        self.inbox: deque[Frame] = deque()
+        self.blocked = False
+        self.wake = 0
+        self.waiting: tuple[int, Callable[[], str]] | None = None
+        self.rank = rank
+        """0 for the active party, 1 for passives: who acts first at one instant."""
+        self._kernel = kernel
+        self._codec = Codec(kernel.job.limits.message_bytes)
+        self._costs = _read_costs(kernel.job.compute.of(me))
+        self._off_clock = 0
+
+    def now(self) -> int:
+        """Nanoseconds of virtual time since the job began."""
+        return self._kernel.now_ns
+
+    async def sleep(self, ns: int) -> None:
+        """Let virtual time pass."""
+        until = self._kernel.now_ns + ns
+        while self._kernel.now_ns < until:
+            # A delivery wakes whoever waits, a sleeper too.
+            self._kernel.wake_at(until, self)
+            await self._idle(lambda: "its own pause to end")
+
+    async def send(self, to: str, message: Message) -> None:
+        """Encode, count, and put on the link; wait while the link's queue is full."""
+        frame = self._codec.encode(message)
+        route = self._kernel.routes[self.me, to]
+        while route.queued >= self._kernel.queue_max:
+            self.blocked = True
+            self._kernel.admit(to=self)
+            await self._idle(lambda: f"room in its queue to {to}")
+            self.blocked = False
+        kind = type(message)
+        self.ledger.count(to, "sent", kind, len(frame))
+        route.put(frame, kind.__name__, self._off_clock > 0)
+
+    async def receive(
+        self, until: int | None = None, waiting_for: Callable[[], str] | None = None
+    ) -> tuple[str, Message] | None:
+        """Take the next message, or wait for one."""
+        while not self.inbox:
+            if until is not None:
+                if until <= self._kernel.now_ns:
+                    return None
+                self._kernel.wake_at(until, self)
+            await self._idle(waiting_for or (lambda: "any message"))
+        sender, frame = self.inbox.popleft()
+        if self._kernel.stalled:
+            self._kernel.admit(to=self)
+        message = self._codec.decode(frame)
+        self.ledger.count(sender, "received", type(message), len(frame))
+        return sender, message
+
+    def pending(self) -> int:
+        """Messages in the inbox."""
+        return len(self.inbox)
+
+    async def compute(self, work: Callable[[], T], kind: Work) -> T:
+        """Do the work at once and let the clock pay for it."""
+        cost = self._costs[kind]
+        if cost is None:
+            began = time.perf_counter_ns()
+            result = work()
+            ns = time.perf_counter_ns() - began
+        else:
+            result = work()
+            ns = cost.at(self._kernel.now_ns)
+        if ns and not self._off_clock:
+            start = self._kernel.now_ns
+            self.busy_ns += ns
+            self.spans.append((kind.name.lower(), start, start + ns))
+            self._kernel.wake_at(start + ns, self)
+            await _suspend()
+        return result
+
+    @contextmanager
+    def off_clock(self) -> Iterator[None]:
+        """Charge nothing: messages arrive at the same instant, work takes no time."""
+        self._off_clock += 1
+        try:
+            yield
+        finally:
+            self._off_clock -= 1
+
+    async def _idle(self, waiting_for: Callable[[], str]) -> None:
+        since = self._kernel.now_ns
+        self.waiting = (since, waiting_for)
+        await _suspend()
+        self.waiting = None
+        if self._kernel.now_ns > since:
+            self.idle_ns += self._kernel.now_ns - since
+            self.spans.append(("wait", since, self._kernel.now_ns))
+
+
+class Route:
+    """One direction between two parties: the pipe, and what waits at its far end."""
+
+    def __init__(self, kernel: Simulator, sender: SimulatedWorld, to: SimulatedWorld, pipe: Pipe):
+        self.kernel = kernel
+        self.sender = sender
+        self.to = to
+        self.pipe = pipe
+        self.queued = 0
+        """Messages sent and not yet in the receiver's inbox."""
+        self.stalled: deque[bytearray] = deque()
+        """Messages that have arrived while the inbox was full."""
+
+    def put(self, frame: bytearray, kind: str, at_once: bool) -> None:
+        """Carry a frame; off-clock messages arrive at once."""
+        now_ns = self.kernel.now_ns
+        arrival: int | None = now_ns
+        if not at_once:
+            names = self.sender.me, self.to.me
+            arrival = self.pipe.arrival(*names, kind, len(frame), now_ns)
+        if arrival is not None:
+            self.queued += 1
+            self.kernel.deliver_at(arrival, self, frame)
+
+    def arrived(self, frame: bytearray) -> None:
+        """The frame is at the far end: into the inbox, or held until there is room."""
+        if self.stalled or not self.kernel.has_room(self.to):
+            self.stalled.append(frame)
+            self.kernel.stalled += 1
+        else:
+            self._hand_over(frame)
+
+    def release(self) -> None:
+        """Hand over what was held, as far as there is room."""
+        while self.stalled and self.kernel.has_room(self.to):
+            self.kernel.stalled -= 1
+            self._hand_over(self.stalled.popleft())
+
+    def _hand_over(self, frame: bytearray) -> None:
+        self.queued -= 1
+        self.to.inbox.append((self.sender.me, frame))
+        if self.to.waiting is not None:
+            self.kernel.wake_at(self.kernel.now_ns, self.to)
+        if self.sender.blocked:
+            self.kernel.wake_at(self.kernel.now_ns, self.sender)
+
+
+class Simulator:
+    """The kernel: virtual time, the event heap, and the parties' worlds."""
+
+    def __init__(self, job: Job, rules: Sequence[Rule] = ()) -> None:
+        self.job = job
+        self.now_ns = 0
+        self.events = 0
+        self.queue_max = job.limits.queue_messages
+        self.stalled = 0
+        self._heap: list[tuple[int, int, int, Any, Any]] = []
+        self.worlds = {
+            name: SimulatedWorld(
+                self,
+                name,
+                job.passives if name == job.active else (job.active,),
+                rank=0 if name == job.active else 1,
+            )
+            for name in job.parties
+        }
+        self.routes: dict[tuple[str, str], Route] = {}
+        for number, name in enumerate(job.passives):
+            for way, (a, b) in enumerate(((name, job.active), (job.active, name))):
+                pipe = Pipe.of(job.network.of(name), (job.seed, number, way), rules)
+                self.routes[a, b] = Route(self, self.worlds[a], self.worlds[b], pipe)
+
+    def wake_at(self, ns: int, world: SimulatedWorld) -> None:
+        """Let a party act at an instant, unless it was woken before."""
+        self.events += 1
+        heappush(self._heap, (ns, 1 + world.rank, self.events, world, world.wake))
+
+    def deliver_at(self, ns: int, route: Route, frame: bytearray) -> None:
+        """Let a frame arrive at an instant."""
+        self.events += 1
+        heappush(self._heap, (ns, 0, self.events, route, frame))
+
+    def has_room(self, world: SimulatedWorld) -> bool:
+        """Inboxes are bounded. One whose party is itself blocked in a send may grow over its
+        bound, so that two full queues do not block each other, but not without end."""
+        bound = self.queue_max * (OVERFLOW if world.blocked else 1)
+        return len(world.inbox) < bound
+
+    def admit(self, to: SimulatedWorld) -> None:
+        """Room was made in an inbox: hand over what was held for it."""
+        for peer in to.peers:
+            self.routes[peer, to.me].release()
+
+    def run(
+        self,
+        programs: dict[str, Coroutine[Any, Any, T]],
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> dict[str, T]:
+        """Run the party programs to their end and return what each returned."""
+        results: dict[str, T] = {}
+        try:
+            for name in programs:
+                self.wake_at(0, self.worlds[name])
+            while len(results) < len(programs):
+                if not self._heap:
+                    raise DeadlockError(self._deadlock(set(programs) - set(results)))
+                if should_stop():
+                    raise Interrupted
+                self.now_ns, order, _, target, item = heappop(self._heap)
+                if order == 0:
+                    target.arrived(item)
+                elif target.wake == item and target.me not in results:
+                    target.wake += 1
+                    self._resume(target, programs[target.me], results)
+        finally:
+            for program in programs.values():
+                program.close()
+        return results
+
+    def _resume(
+        self, world: SimulatedWorld, program: Coroutine[Any, Any, T], results: dict[str, T]
+    ) -> None:
+        try:
+            program.send(None)
+        except StopIteration as end:
+            results[world.me] = end.value
+        except FailedError as error:
+            error.add_note(f"at party {world.me}, {show_seconds(self.now_ns / NS_PER_S)}")
+            raise
+
+    def _deadlock(self, unfinished: set[str]) -> str:
+        waits = []
+        for name in sorted(unfinished):
+            since, waiting_for = self.worlds[name].waiting or (self.now_ns, lambda: "nothing")
+            waits.append(
+                f"{name} has waited since {show_seconds(since / NS_PER_S)} for {waiting_for()}"
+            )
+        return (
+            f"everybody waits and nothing is under way at "
+            f"{show_seconds(self.now_ns / NS_PER_S)}: {'; '.join(waits)}"
+        )
+
+
+def _read_costs(costs: Costs) -> list[Trace | None]:
+    """By kind of work; None stands for measured time."""
+    quantities = [getattr(costs, kind.name.lower()) for kind in Work]
+    return [None if q == "measured" else Trace.of(q, duration_ns) for q in quantities]
