@@ -76,13 +76,15 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _anchor_paths(tables: dict[str, Any], folder: Path) -> None:
     """File names in a job are relative to the job file, not to where the command runs."""
+    from colonnade.data.arrays import is_array
+
     parties = tables.get("parties")
     for party in parties.values() if isinstance(parties, dict) else ():
         if not isinstance(party, dict):
             continue
         for field in ("table", "table_test", "label", "label_test"):
             value = party.get(field)
-            is_file = field.startswith("table") or str(value).endswith((".npy", ".gz"))
+            is_file = field.startswith("table") or (isinstance(value, str) and is_array(value))
             if isinstance(value, str) and is_file:
                 party[field] = str(folder / value)
 

@@ -1,0 +1,21 @@
+"""Tables, batches, named data sets, and each party's part of them."""
+
+from colonnade.data.assemble import assemble
+from colonnade.data.batches import BatchPlan, Permutation, held_out
+from colonnade.data.named import Dataset, load
+from colonnade.data.preprocess import Preprocessor
+from colonnade.data.vertical import Columns, Labels, VerticalData, vertical
+
+__all__ = [
+    "BatchPlan",
+    "Columns",
+    "Dataset",
+    "Labels",
+    "Permutation",
+    "Preprocessor",
+    "VerticalData",
+    "assemble",
+    "held_out",
+    "load",
+    "vertical",
+]

@@ -1,0 +1,98 @@
+"""Labels: from the values of a column to class codes or regression targets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.errors import DataError
+
+Task = Literal["binary", "multiclass", "regression"]
+
+_CLASSES_MAX = 10_000
+"""More distinct values than this are measurements, or ids, but hardly classes."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Labels as numbers, and what the numbers mean.
+
+    >>> Encoded(np.array([0, 1]), "binary", ("no", "yes")).outputs
+    2
+    """
+
+    values: npt.NDArray[Any]
+    """int64 class codes, or float64 targets."""
+    task: Task
+    classes: tuple[str, ...]
+    """The class behind each code; empty for regression."""
+
+    @property
+    def outputs(self) -> int:
+        """The number of classes; 1 for regression."""
+        return len(self.classes) or 1
+
+
+def encode(values: npt.NDArray[Any], task: Task | None = None) -> Encoded:
+    """Turn label values into codes, in sorted order, or into targets.
+
+    Without a `task`, numbers with a fraction are targets; anything else is a class: two distinct
+    values make the task binary, more make it multiclass.
+
+    >>> encode(np.array(["yes", "no", "yes"])).values.tolist()
+    [1, 0, 1]
+    >>> encode(np.array([0.5, 1.0])).task
+    'regression'
+    """
+    if values.ndim != 1:
+        raise DataError(
+            f"the labels have shape {values.shape}: give one label per row, a flat array"
+        )
+    if values.dtype.kind not in "biufUT":
+        raise DataError(f"labels of type {values.dtype} are not supported: use numbers or text")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise DataError("a label is missing or not a finite number: leave out the rows without one")
+    if task is None and values.dtype.kind == "f" and not _whole(values):
+        task = "regression"
+    if task == "regression":
+        return Encoded(_targets(values), "regression", ())
+    return _codes(values, task)
+
+
+def _whole(values: npt.NDArray[Any]) -> bool:
+    return bool((values == np.floor(values)).all())
+
+
+def _targets(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    if values.dtype.kind in "UT":
+        raise DataError("text labels cannot be regression targets: use a column of numbers")
+    return values.astype(np.float64)
+
+
+def _codes(values: npt.NDArray[Any], task: Task | None) -> Encoded:
+    if values.dtype.kind == "f":
+        if not _whole(values):
+            raise DataError(
+                "labels with a fraction cannot be classes: use a regression loss, such as 'mse'"
+            )
+        values = values.astype(np.int64)
+    known, codes = np.unique(values, return_inverse=True)
+    if len(known) < 2:
+        raise DataError(
+            f"all labels are {known[0] if len(known) else 'missing'}: "
+            "there is nothing to learn, so check the label column"
+        )
+    if len(known) > _CLASSES_MAX:
+        raise DataError(
+            f"the labels have {len(known)} distinct values, too many for classes: "
+            "use a regression loss, such as 'mse', or another label column"
+        )
+    if task == "binary" and len(known) > 2:
+        raise DataError(
+            f"the task is binary but the labels have {len(known)} values: use 'multiclass'"
+        )
+    found: Task = task or ("binary" if len(known) == 2 else "multiclass")
+    return Encoded(codes.astype(np.int64), found, tuple(str(value) for value in known))

@@ -1,0 +1,196 @@
+"""The rows that a party keeps in files of its own.
+
+Rows of tables are ordered by id; rows of arrays have no ids and keep the order of their file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from colonnade.data.arrays import as_images, is_array, read_array
+from colonnade.data.tables import TableFile, by_id, select, values
+from colonnade.data.vertical import unequal
+from colonnade.data.views import cut
+from colonnade.errors import DataError, nearest
+from colonnade.job.records import Party
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One party's rows from one set of files, in their final order.
+
+    >>> Part(name="bank", count=2, labels=None).ids is None
+    True
+    """
+
+    name: str
+    count: int
+    features: pa.Table | Array | None = None
+    labels: Array | None = None
+    weights: Array | None = None
+    ids: pa.Array | None = None
+    """In ascending order; None for rows that only their place identifies."""
+
+
+def read_part(name: str, party: Party, label: str | None, *, test: bool = False) -> Part:
+    """Read a party's own rows, or those held out; `label` is the active party's label column."""
+    table = party.table_test if test else party.table
+    if table is not None and not is_array(table):
+        return _from_table(name, party, label, table)
+    if party.sample_weight is not None:
+        raise DataError(
+            f"{name} has sample_weight '{party.sample_weight}' but no table with columns: "
+            "put the weights into a column of its table"
+        )
+    features = None if table is None else _array_features(name, party, table)
+    labels = _label_file(name, party, test=test)
+    counted = features if features is not None else labels
+    if counted is None:
+        raise DataError(
+            f"{name} has no data: set parties.{name}.table to its file, or name a data set in data"
+        )
+    if features is not None and labels is not None and len(features) != len(labels):
+        raise unequal("rows", name, len(features), "its label file", len(labels))
+    return Part(name, len(counted), features, labels)
+
+
+def _array_features(name: str, party: Party, path: str) -> Array:
+    for field in ("columns", "categorical"):
+        if getattr(party, field):
+            raise DataError(
+                f"{name} has {field} but its file {path} is an array without column names: "
+                f"leave out {field}"
+            )
+    array = as_images(read_array(path))
+    if party.view is None:
+        return array
+    return cut(array[:, None] if array.ndim == 3 else array, party.view)
+
+
+def _label_file(name: str, party: Party, *, test: bool) -> Array | None:
+    if party.role == "passive":
+        return None
+    path = party.label_test if test else party.label
+    field = "label_test" if test else "label"
+    if path is None:
+        raise _no_label(name, field)
+    if not is_array(path):
+        raise DataError(
+            f"the label '{path}' of {name} is a column, but {name} has no table with columns: "
+            f"set parties.{name}.table to a table, or label to a .npy or idx file"
+        )
+    return read_array(path)
+
+
+def _no_label(name: str, field: str) -> DataError:
+    return DataError(
+        f"the active party {name} has no {field}: set parties.{name}.{field} to a .npy or idx "
+        "file, or label to a column of its table"
+    )
+
+
+def _from_table(name: str, party: Party, label: str | None, path: str) -> Part:
+    if party.view is not None:
+        raise DataError(f"{name} has a view but {path} is a table: use columns instead of view")
+    if party.id is None:
+        raise DataError(
+            f"{name} has the table {path} but no id: set parties.{name}.id to the column that "
+            "names its rows"
+        )
+    file = TableFile(path, text=[party.id])
+    if party.id not in file.names:
+        raise DataError(f"{path} has no id column '{party.id}': {nearest(party.id, file.names)}")
+    active = party.role == "active"
+    if active and party.label is None:
+        raise _no_label(name, "label")
+    if active and label is None:
+        raise DataError(
+            f"{name} has its rows by id in {path} but its labels in file order in {party.label}: "
+            "make the label a column of the table"
+        )
+    own = [column for column in (label, party.sample_weight) if active and column is not None]
+    chosen = _chosen(name, party, label, file)
+    table, ids = by_id(file.read([party.id, *chosen, *own]), party.id, path)
+    return Part(
+        name=name,
+        count=len(ids),
+        features=table.select(chosen) if chosen else None,
+        labels=values(table[label], f"the label '{label}' of {name}") if active else None,
+        weights=_weights(name, party, table),
+        ids=ids,
+    )
+
+
+def _weights(name: str, party: Party, table: pa.Table) -> Array | None:
+    column = party.sample_weight
+    return None if column is None else values(table[column], f"the weight '{column}' of {name}")
+
+
+def _chosen(name: str, party: Party, label: str | None, file: TableFile) -> list[str]:
+    candidates = [column for column in file.names if column != party.id]
+    if party.role == "active":
+        refuse_named_label(name, party, label)
+        hidden = [label, party.sample_weight]
+        rest = [column for column in candidates if column not in hidden]
+        return select(party.columns, rest, str(file.path))
+    chosen = select(party.columns or ["*"], candidates, str(file.path))
+    if label in chosen:
+        raise label_at_passive(name, label)
+    return chosen
+
+
+def refuse_named_label(name: str, party: Party, label: str | None) -> None:
+    """Refuse a party that lists the label by its name as a feature."""
+    if label is not None and label in party.columns:
+        if party.role == "passive":
+            raise label_at_passive(name, label)
+        raise DataError(
+            f"{name} lists its label '{label}' among its columns, and a model that reads the "
+            "label learns nothing else: take it out of columns"
+        )
+
+
+def label_at_passive(name: str, label: str | None) -> DataError:
+    """Return the error for a passive party that holds the label.
+
+    >>> str(label_at_passive("telco", "churn")).split(":")[0]
+    'label column at a passive party'
+    """
+    return DataError(
+        f"label column at a passive party: {name} would read '{label}', which only the active "
+        f"party may hold, so leave it out of parties.{name}.columns"
+    )
+
+
+def check_aligned(parts: Sequence[Part]) -> int:
+    """Check that all parties hold the same rows in the same order, and return how many."""
+    by_ids = [part for part in parts if part.ids is not None]
+    by_place = [part for part in parts if part.ids is None]
+    if by_ids and by_place:
+        raise DataError(
+            f"{by_ids[0].name} has its rows by id and {by_place[0].name} has an array in file "
+            "order, so they cannot be matched: give tables with ids to all parties, or arrays"
+        )
+    first = parts[0]
+    for part in parts[1:]:
+        if part.count != first.count:
+            raise unequal("rows", first.name, first.count, part.name, part.count)
+        if part.ids is not None and not part.ids.equals(first.ids):
+            raise _different_ids(first, part)
+    return first.count
+
+
+def _different_ids(first: Part, second: Part) -> DataError:
+    alone = pc.filter(first.ids, pc.invert(pc.is_in(first.ids, value_set=second.ids)))
+    return DataError(
+        f"different ids: {first.name} has the row '{alone[0].as_py()}' and {second.name} does not "
+        f"({len(alone)} such rows): keep only the rows with common ids in every party's table"
+    )

@@ -1,0 +1,12 @@
+"""Settings for all tests."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import settings
+
+# Two threads for each of two test processes on two cores are many times slower than one.
+torch.set_num_threads(1)
+
+settings.register_profile("colonnade", deadline=None, print_blob=True)
+settings.load_profile("colonnade")
