@@ -81,7 +81,7 @@ class Codec:
             return bytearray(_PREFIX.pack(MAGIC, VERSION, message.KIND, len(header), 0) + header)
         (payload,) = self._outgoing
         prefix = _PREFIX.pack(MAGIC, VERSION, message.KIND, len(header), payload.nbytes)
-        padding = _PADDING[: -len(header) % ALIGN]
+        padding = _PADDING[: -len(header) % ALIGN] if payload.nbytes else b""
         return bytearray().join((prefix, header, padding, payload))
 
     def decode(self, frame: bytearray | memoryview) -> Message:
@@ -90,7 +90,7 @@ class Codec:
         self._incoming = payload
         try:
             message = self._decode[kind](header)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise WireError(
                 f"the header of a {MESSAGES[kind].__name__} does not fit its kind: {error}"
             ) from None

@@ -1,0 +1,104 @@
+"""Train one neural network across organisations that hold different columns of the same rows.
+
+The public names are imported when they are first used, so that `colonnade --help` need not wait
+for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from colonnade.comparison import Comparison, compare
+    from colonnade.data.vertical import VerticalData, vertical
+    from colonnade.errors import (
+        ColonnadeError,
+        DataError,
+        DeadlockError,
+        FailedError,
+        JobError,
+        PartyError,
+        RequestError,
+        WireError,
+    )
+    from colonnade.job import Compute, Costs, Job, Limits, Link, Network, Party, Top, Train, load
+    from colonnade.methods.fedbcd import fedbcd
+    from colonnade.methods.fedsgd import fedsgd
+    from colonnade.party.method import Method
+    from colonnade.simulation import simulate, simulate_clock
+    from colonnade.sweeps import Sweep, sweep
+    from colonnade.track.run import Run
+
+# No module may be called like a public name: importing it would put the module in its place.
+_HOME = {
+    "ColonnadeError": "errors",
+    "Comparison": "comparison",
+    "Compute": "job",
+    "Costs": "job",
+    "DataError": "errors",
+    "DeadlockError": "errors",
+    "FailedError": "errors",
+    "Job": "job",
+    "JobError": "errors",
+    "Limits": "job",
+    "Link": "job",
+    "Method": "party.method",
+    "Network": "job",
+    "Party": "job",
+    "PartyError": "errors",
+    "RequestError": "errors",
+    "Run": "track.run",
+    "Sweep": "sweeps",
+    "Top": "job",
+    "Train": "job",
+    "VerticalData": "data.vertical",
+    "WireError": "errors",
+    "compare": "comparison",
+    "fedbcd": "methods.fedbcd",
+    "fedsgd": "methods.fedsgd",
+    "load": "job",
+    "simulate": "simulation",
+    "simulate_clock": "simulation",
+    "sweep": "sweeps",
+    "vertical": "data.vertical",
+}
+
+__all__ = [
+    "ColonnadeError",
+    "Comparison",
+    "Compute",
+    "Costs",
+    "DataError",
+    "DeadlockError",
+    "FailedError",
+    "Job",
+    "JobError",
+    "Limits",
+    "Link",
+    "Method",
+    "Network",
+    "Party",
+    "PartyError",
+    "RequestError",
+    "Run",
+    "Sweep",
+    "Top",
+    "Train",
+    "VerticalData",
+    "WireError",
+    "compare",
+    "fedbcd",
+    "fedsgd",
+    "load",
+    "simulate",
+    "simulate_clock",
+    "sweep",
+    "vertical",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'colonnade' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"colonnade.{_HOME[name]}"), name)

@@ -1,0 +1,83 @@
+"""Bottom models, one file a family; a job names a function in one of them.
+
+A model function takes the shape of one row of the party's features and its options, among them
+`embedding`, the width of what comes out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+from torch import nn
+
+from colonnade.errors import JobError, nearest
+from colonnade.outside import import_function
+
+ModelFunction = Callable[..., nn.Module]
+
+
+def known() -> dict[str, ModelFunction]:
+    """Every bottom model that comes with the package, by name.
+
+    >>> "mlp" in known()
+    True
+    """
+    found: dict[str, ModelFunction] = {}
+    for module_info in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{module_info.name}")
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            own = function.__module__ == module.__name__ and not name.startswith("_")
+            if own and "row_shape" in inspect.signature(function).parameters:
+                found[name] = function
+    return dict(sorted(found.items()))
+
+
+def build(table: Mapping[str, Any], row_shape: tuple[int, ...], where: str) -> nn.Module:
+    """The model of a `model = { name = …, … }` table for rows of a shape.
+
+    >>> build({"name": "linear", "embedding": 3}, (5,), "parties.bank.model")
+    Sequential(
+      (0): Flatten(start_dim=1, end_dim=-1)
+      (1): Linear(in_features=5, out_features=3, bias=True)
+    )
+    """
+    options = dict(table)
+    name = options.pop("name", "mlp")
+    if ":" in str(name):
+        function = import_function(name, "model")
+    elif name in known():
+        function = known()[name]
+    else:
+        raise JobError(f"{where}: there is no model '{name}': {nearest(str(name), known())}")
+    parameters = [p for p in inspect.signature(function).parameters if p != "row_shape"]
+    for key in options:
+        if key not in parameters:
+            raise JobError(f"{where}: {name} has no option '{key}': {nearest(key, parameters)}")
+    _check_types(function, options, where)
+    model = function(row_shape, **options)
+    if not isinstance(model, nn.Module):
+        raise JobError(f"{where}: {name} returned {type(model).__name__}, not a torch module")
+    return model
+
+
+def _check_types(function: ModelFunction, options: Mapping[str, Any], where: str) -> None:
+    hints = get_type_hints(function)
+    for key, value in options.items():
+        hint = hints.get(key)
+        if hint == list[int] | None:
+            good = isinstance(value, list) and all(type(v) is int and v > 0 for v in value)
+            wanted = "a list of positive whole numbers"
+        elif hint is int:
+            good, wanted = type(value) is int and value > 0, "a positive whole number"
+        elif hint is float:
+            good, wanted = type(value) in (int, float), "a number"
+        elif hint is bool:
+            good, wanted = type(value) is bool, "true or false"
+        else:
+            continue
+        if not good:
+            raise JobError(f"{where}.{key} is {value!r}: it must be {wanted}")

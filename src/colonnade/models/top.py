@@ -1,0 +1,86 @@
+"""Top models: how the active party turns embeddings into a prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import torch
+from torch import nn
+
+from colonnade.errors import JobError
+from colonnade.job.records import Top
+from colonnade.outside import import_function
+
+
+class Split(nn.Module):
+    """Concatenation, then a network of its own."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, embeddings: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Predict from the embeddings side by side."""
+        joined: torch.Tensor = self.network(torch.cat(list(embeddings), dim=1))
+        return joined
+
+
+class Agg(nn.Module):
+    """The sum of the parties' logits; no parameters."""
+
+    def forward(self, embeddings: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Add the embeddings."""
+        return reduce(torch.add, embeddings)
+
+
+class Dot(nn.Module):
+    """The sum over dimensions of the element-wise product of the embeddings; no parameters."""
+
+    def forward(self, embeddings: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Multiply the embeddings and add up."""
+        return reduce(torch.mul, embeddings).sum(dim=1, keepdim=True)
+
+
+def build_top(top: Top, widths: dict[str, int], outputs: int) -> nn.Module:
+    """The top model of a job for embeddings of these widths.
+
+    >>> build_top(Top(kind="agg"), {"bank": 1, "telco": 1}, outputs=1)
+    Agg()
+    """
+    if top.kind == "agg":
+        for party, width in widths.items():
+            if width != outputs:
+                raise JobError(
+                    f"with top.kind = 'agg' every embedding is as wide as the prediction, but "
+                    f"{party} has {width} and not {outputs}: set parties.{party}.model.embedding"
+                )
+        return Agg()
+    if top.kind == "dot":
+        if len(set(widths.values())) > 1:
+            listed = ", ".join(f"{party} has {width}" for party, width in widths.items())
+            raise JobError(f"with top.kind = 'dot' all embeddings have one width, but {listed}")
+        if outputs != 1:
+            raise JobError(
+                f"top.kind = 'dot' predicts one number, this task needs {outputs}: use 'split'"
+            )
+        return Dot()
+    if top.kind == "module":
+        return _from_outside(top, widths, outputs)
+    layers: list[nn.Module] = []
+    width = sum(widths.values())
+    for size in top.hidden:
+        layers += [nn.Linear(width, size, bias=top.bias), nn.ReLU()]
+        if top.dropout:
+            layers.append(nn.Dropout(top.dropout))
+        width = size
+    return Split(nn.Sequential(*layers, nn.Linear(width, outputs, bias=top.bias)))
+
+
+def _from_outside(top: Top, widths: dict[str, int], outputs: int) -> nn.Module:
+    if top.module is None:
+        raise JobError("top.kind = 'module' needs top.module = 'package.module:function'")
+    module = import_function(top.module, "top model")(list(widths.values()), outputs)
+    if not isinstance(module, nn.Module):
+        raise JobError(f"{top.module} returned {type(module).__name__}, not a torch module")
+    return module

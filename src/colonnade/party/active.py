@@ -1,0 +1,286 @@
+"""The active party's program: labels, the top model, and perhaps columns of its own.
+
+The same loop as the passive party's: take in, choose, do. Whatever can be done while waiting
+(its own forward pass) is done then, so that it costs nothing on the clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from colonnade.errors import PartyError
+from colonnade.party.evaluation import Evaluation, Evaluations, Observer
+from colonnade.party.learner import ActiveLearner, Aggregate
+from colonnade.party.setup import Outcome, Setup
+from colonnade.policies.view import Exchange, Role
+from colonnade.wire.messages import (
+    Embedding,
+    EvaluationEmbedding,
+    Failure,
+    Finish,
+    Gradient,
+    Hello,
+    Message,
+    Packed,
+)
+from colonnade.world.base import Work, World
+
+
+class Active:
+    """The program and its state: `run` leads a job to its end."""
+
+    def __init__(
+        self,
+        world: World,
+        setup: Setup,
+        learner: ActiveLearner,
+        evaluations: Evaluations,
+        observer: Observer,
+    ) -> None:
+        self.world = world
+        self.setup = setup
+        self.method = setup.method
+        self.learner = learner
+        self.evaluations = evaluations
+        self.observer = observer
+        self.view = setup.view(Role.ACTIVE)
+        self.view.arrived = dict.fromkeys(world.peers, -1)
+        self.view.signals = dict.fromkeys(world.peers, 0)
+        self.holds = self.method.local.holds(Role.ACTIVE)
+        self.inbox: dict[str, dict[int, Packed]] = {peer: {} for peer in world.peers}
+        self.ahead: Exchange | None = None
+        """The next round's exchange, with the own forward pass done."""
+        self.owed: Exchange | None = None
+        """The exchange whose replies have not left, where they leave after the updates."""
+        self.closed = 0
+        self.idle_round = -1
+        self.reason: str | None = None
+
+    async def run(self) -> Outcome:
+        """Greet, loop, end the job for everybody."""
+        await self._greet()
+        while not await self._act():
+            await self._drain()
+        assert self.reason is not None
+        last, best = self.view.round - 1, self.evaluations.best
+        with self.world.off_clock():
+            for peer in self.world.peers:
+                await self.world.send(peer, Finish(last, best, self.reason))
+        self.learner.settle(best, judged=self.setup.rounds)
+        return self.outcome(self.reason)
+
+    def outcome(self, reason: str) -> Outcome:
+        """What the party has at this instant."""
+        return Outcome(
+            rounds=self.view.round,
+            fresh=self.view.fresh,
+            local=self.view.local,
+            in_flight_max=0,
+            weights=self.learner.weights(),
+            best_weights=self.learner.best_weights(),
+            finished_ns=self.view.finished_ns,
+            reason=reason,
+        )
+
+    async def _greet(self) -> None:
+        """Everybody must mean the same job and have the same rows."""
+        waiting = list(self.world.peers)
+        with self.world.off_clock():
+            while waiting:
+                received = await self.world.receive(
+                    waiting_for=lambda: f"the Hello of {', '.join(waiting)}"
+                )
+                assert received is not None
+                peer, message = received
+                fault = self._fault_of(peer, message)
+                if fault is not None:
+                    for other in self.world.peers:
+                        await self.world.send(other, Failure(fault))
+                    raise PartyError(fault)
+                waiting.remove(peer)
+            for peer in self.world.peers:
+                await self.world.send(peer, self.setup.hello)
+
+    def _fault_of(self, peer: str, message: Message) -> str | None:
+        mine = self.setup.hello
+        if not isinstance(message, Hello) or message.party != peer:
+            return f"{peer} did not introduce itself"
+        if message.digest != mine.digest:
+            return f"{peer} has another job than {mine.party}: compare the job files"
+        if (message.rows, message.test_rows) != (mine.rows, mine.test_rows):
+            return (
+                f"{peer} has {message.rows} training and {message.test_rows} held-out rows, "
+                f"{mine.party} has {mine.rows} and {mine.test_rows}: align the rows first"
+            )
+        return None
+
+    async def _drain(self) -> None:
+        while self.world.pending():
+            received = await self.world.receive()
+            assert received is not None
+            self._accept(*received)
+        self.view.now_ns = self.world.now()
+
+    def _accept(self, sender: str, message: Message) -> None:
+        if isinstance(message, Embedding):
+            if message.round != self.view.arrived[sender] + 1:
+                raise PartyError(
+                    f"{sender} sent round {message.round} after {self.view.arrived[sender]}"
+                )
+            self.view.arrived[sender] = message.round
+            self.inbox[sender][message.round] = message.tensor
+        elif isinstance(message, EvaluationEmbedding):
+            self.evaluations.accept(sender, message)
+        elif isinstance(message, Failure):
+            raise PartyError(f"{sender} failed: {message.reason}")
+        else:
+            raise PartyError(f"{sender} sent a {type(message).__name__} to the active party")
+
+    async def _act(self) -> bool:
+        """Do the first thing that applies; True when the job is over."""
+        view, local = self.view, self.method.local
+        exchange = local.next(view) if self.holds else None
+        if exchange is not None:
+            await self._update_locally(exchange)
+            return False
+        if self.owed is not None:
+            await self._reply_late()
+            return False
+        self._close_round()
+        over = view.round == view.rounds or self.reason is not None
+        if (evaluation := self.evaluations.ready()) is not None:
+            self._judge(evaluation)
+        elif over and not self.evaluations.pending:
+            self.reason = self.reason or "end"
+            return True
+        elif not over and self.method.quorum.ready(view):
+            await self._aggregate()
+        elif not self.holds and not over and (exchange := local.next(view)) is not None:
+            await self._update_locally(exchange)
+        elif not over and self.ahead is None:
+            self.ahead = await self._begin(view.round)
+        else:
+            await self._wait()
+        return False
+
+    async def _wait(self) -> None:
+        if self.idle_round != self.view.round:
+            self.idle_round = self.view.round
+            self.method.window.on_first_idle(self.view)
+        received = await self.world.receive(waiting_for=self._waiting_for)
+        assert received is not None
+        self._accept(*received)
+
+    async def _begin(self, round: int) -> Exchange:
+        """The own forward pass of a round."""
+        exchange = Exchange(round, self.setup.plan.batch(round))
+        exchange.forward = await self._forward(exchange)
+        return exchange
+
+    async def _forward(self, exchange: Exchange) -> object:
+        if not self.learner.has_features:
+            return None
+        return await self.world.compute(lambda: self.learner.forward(exchange.rows), Work.FORWARD)
+
+    async def _aggregate(self) -> None:
+        """Everybody's embeddings are here: loss, replies, and the fresh update."""
+        view, learner, order = self.view, self.learner, self.method.order
+        exchange = self.ahead or await self._begin(view.round)
+        self.ahead = None
+        self.method.window.at_aggregate(view)
+        packed = {peer: self.inbox[peer].pop(view.round) for peer in self.inbox}
+        exchange.reply = await self.world.compute(
+            lambda: {p: learner.unpack(t, exchange.rows, p) for p, t in packed.items()}, Work.CODEC
+        )
+        exchange.replied_ns = self.world.now()
+        aggregate = await self._derive(exchange, wanted=order.at_once or not order.recomputes)
+        self.observer.on_round(view.round, self.world.now(), aggregate.loss)
+        if not math.isfinite(aggregate.loss):
+            learner.forget()
+            self.reason = "diverged"
+            return
+        exchange.answer = aggregate.replies
+        if order.at_once:
+            await self._reply(exchange)
+        else:
+            self.owed = exchange
+        await self._backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
+        view.remember(exchange, self.method.local.keep, self.world.now())
+
+    async def _derive(self, exchange: Exchange, wanted: bool) -> Aggregate:
+        return await self.world.compute(
+            lambda: self.learner.aggregate(exchange.rows, exchange.forward, exchange.reply, wanted),
+            Work.AGGREGATE,
+        )
+
+    async def _update_locally(self, exchange: Exchange) -> None:
+        """Own embedding anew with the present weights, the others' as they came."""
+        own = await self._forward(exchange)
+        aggregate = await self.world.compute(
+            lambda: self.learner.local_aggregate(own, exchange), Work.TOP
+        )
+        if self.owed is exchange:
+            exchange.answer = aggregate.replies
+        await self._backward(lambda: self.learner.local_backward(own, aggregate, exchange.round))
+        self.view.updated(exchange, self.world.now())
+
+    async def _backward(self, step: Callable[[], None]) -> None:
+        kind = Work.BACKWARD if self.learner.has_features else Work.TOP
+        await self.world.compute(step, kind)
+
+    async def _reply_late(self) -> None:
+        """The own updates are done: reply with the last gradient, or with one taken now."""
+        exchange = self.owed
+        assert exchange is not None
+        self.owed = None
+        if self.method.order.recomputes:
+            exchange.forward = await self._forward(exchange)
+            exchange.answer = (await self._derive(exchange, wanted=True)).replies
+            self.learner.forget()
+        await self._reply(exchange)
+
+    async def _reply(self, exchange: Exchange) -> None:
+        """Send everybody's gradient. Where the round is to be evaluated the question goes first,
+        so that no passive party can be past the round before it hears of it."""
+        if self.evaluations.due(exchange.round):
+            question = self.evaluations.ask(exchange.round)
+            with self.world.off_clock():
+                for peer in self.world.peers:
+                    await self.world.send(peer, question)
+        for peer in self.world.peers:
+            pack = partial(self.learner.pack, exchange.answer[peer])
+            packed = await self.world.compute(pack, Work.CODEC)
+            await self.world.send(peer, Gradient(exchange.round, packed, self.view.signals[peer]))
+        ledger = self.world.ledger
+        self.evaluations.charge(
+            exchange.round, ledger.training_bytes("received"), ledger.training_bytes("sent")
+        )
+
+    def _close_round(self) -> None:
+        """The updates that hold on a round are done: the models are those of the round."""
+        if self.closed < self.view.round:
+            done = self.view.round - 1
+            self.learner.end_round(done)
+            if self.evaluations.due(done):
+                self.learner.keep(done)
+                self.evaluations.capture(done, self.learner.capture)
+            self.closed = self.view.round
+
+    def _judge(self, evaluation: Evaluation) -> None:
+        """All answers to an evaluation are here: measure, and perhaps end the run."""
+        measured: dict[str, float] = {}
+        for split, pieces in evaluation.pieces.items():
+            measured |= self.learner.judge(evaluation.models, split, pieces)
+        reason = self.evaluations.settle(evaluation, measured)
+        self.learner.settle(self.evaluations.best, self.evaluations.judged)
+        is_best = self.evaluations.best == evaluation.round
+        self.observer.on_evaluation(evaluation, self.world.now(), measured, is_best)
+        self.reason = self.reason or reason
+
+    def _waiting_for(self) -> str:
+        if self.view.round == self.view.rounds or self.reason is not None:
+            return f"the evaluation embeddings of {', '.join(self.evaluations.missing())}"
+        late = [peer for peer, newest in self.view.arrived.items() if newest < self.view.round]
+        return f"the embedding of round {self.view.round} from {', '.join(late)}"

@@ -1,0 +1,196 @@
+"""From a job and a party's data to a learner that is ready to train."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim import lr_scheduler
+
+from colonnade import models
+from colonnade.data.batches import BatchPlan
+from colonnade.data.vertical import Columns, Labels
+from colonnade.errors import JobError
+from colonnade.job.records import Job
+from colonnade.models.top import build_top
+from colonnade.party.learner import Split
+from colonnade.party.method import Method
+from colonnade.party.objective import Objective
+from colonnade.party.optim import build_optimizer, build_schedule
+from colonnade.party.torch_active import TorchActive
+from colonnade.party.torch_passive import TorchPassive
+from colonnade.party.trainer import Trainer, evaluating
+from colonnade.track.metrics import Metric
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+def secret_seed(job: Job, name: str) -> int:
+    """A party's own seed; derived from the job's where a party has none (simulations only)."""
+    own = job.parties[name].seed
+    if own is not None:
+        return own
+    text = f"{job.seed}/{name}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:7], "little")
+
+
+@dataclass
+class Bottom:
+    """A party's bottom model and features on its device; both None for a label-only party."""
+
+    module: nn.Module | None
+    features: dict[Split, torch.Tensor] | None
+    width: int
+    device: torch.device
+
+
+def build_bottom(job: Job, name: str, columns: Columns, module: nn.Module | None) -> Bottom:
+    """Build, or copy, a party's bottom model and measure how wide its embedding is."""
+    party = job.parties[name]
+    device = _device(party.device, name)
+    if columns.train is None or columns.test is None:
+        return Bottom(None, None, 0, device)
+    dtype = DTYPES[job.train.dtype]
+    features: dict[Split, torch.Tensor] = {
+        "train": _tensor(columns.train, dtype, device),
+        "test": _tensor(columns.test, dtype, device),
+    }
+    if module is None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(secret_seed(job, name))
+            row_shape = tuple(features["train"].shape[1:])
+            module = models.build(party.model, row_shape, f"parties.{name}.model")
+    else:
+        module = copy.deepcopy(module)
+    module = module.to(device=device, dtype=dtype).train()
+    return Bottom(module, features, _width(module, features["train"][:2], name), device)
+
+
+def _tensor(array: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.as_tensor(np.ascontiguousarray(array)).to(device=device, dtype=dtype)
+
+
+def _device(text: str, name: str) -> torch.device:
+    try:
+        device = torch.device(text)
+    except RuntimeError:
+        raise JobError(f"parties.{name}.device is '{text}': write 'cpu' or 'cuda:0'") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise JobError(f"parties.{name}.device is '{text}', but this machine has no CUDA device")
+    return device
+
+
+def _width(module: nn.Module, rows: torch.Tensor, name: str) -> int:
+    try:
+        with evaluating(module):
+            embedding = module(rows)
+    except RuntimeError as error:
+        raise JobError(
+            f"the model of {name} cannot read rows of shape {tuple(rows.shape[1:])}: {error}"
+        ) from None
+    if not isinstance(embedding, torch.Tensor) or embedding.dim() != 2:
+        shape = tuple(embedding.shape) if isinstance(embedding, torch.Tensor) else embedding
+        raise JobError(f"the model of {name} must return [rows, width], it returned {shape}")
+    return int(embedding.shape[1])
+
+
+def build_passive(
+    job: Job, name: str, bottom: Bottom, method: Method, plan: BatchPlan
+) -> TorchPassive:
+    """A passive party's learner."""
+    assert bottom.module is not None
+    trainer = _trainer(job, name, {"bottom": bottom.module}, method, plan)
+    return TorchPassive(
+        {"bottom": bottom.module},
+        bottom.features,
+        trainer,
+        method,
+        bottom.width,
+        bottom.device,
+        secret_seed(job, name),
+    )
+
+
+def build_active(
+    job: Job,
+    bottom: Bottom,
+    top: nn.Module | None,
+    widths: Mapping[str, int],
+    method: Method,
+    plan: BatchPlan,
+    objective: Objective,
+    labels: Labels,
+    metrics: list[Metric],
+) -> TorchActive:
+    """The active party's learner."""
+    name = job.active
+    dtype = DTYPES[job.train.dtype]
+    present = {party: width for party, width in widths.items() if width}
+    if top is None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(secret_seed(job, name) + 1)
+            top = build_top(job.top, present, objective.outputs)
+    else:
+        top = copy.deepcopy(top)
+    modules = {"top": top.to(device=bottom.device, dtype=dtype).train()}
+    if bottom.module is not None:
+        modules = {"bottom": bottom.module} | modules
+    weights = labels.weights
+    return TorchActive(
+        modules,
+        bottom.features,
+        _trainer(job, name, modules, method, plan),
+        method,
+        bottom.width,
+        bottom.device,
+        secret_seed(job, name),
+        order=tuple(present),
+        me=name,
+        widths={party: width for party, width in present.items() if party != name},
+        objective=objective,
+        labels={
+            "train": _labels(labels.train, objective, dtype, bottom.device),
+            "test": _labels(labels.test, objective, dtype, bottom.device),
+        },
+        sample_weights=None if weights is None else _tensor(weights, dtype, bottom.device),
+        metrics=metrics,
+    )
+
+
+def _labels(
+    array: Any, objective: Objective, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    return objective.prepare(torch.as_tensor(np.ascontiguousarray(array)), dtype).to(device)
+
+
+def _trainer(
+    job: Job, name: str, modules: Mapping[str, nn.Module], method: Method, plan: BatchPlan
+) -> Trainer:
+    """One optimizer for the party, and one for the top model where the job gives it its own."""
+    party = job.parties[name]
+    shared = [module for part, module in modules.items() if part == "bottom"]
+    groups = [(party.optimizer, f"parties.{name}.optimizer", shared)]
+    if "top" in modules:
+        if job.top.optimizer is None:
+            shared.append(modules["top"])
+        else:
+            groups.append((job.top.optimizer, "top.optimizer", [modules["top"]]))
+    optimizers: list[torch.optim.Optimizer] = []
+    schedules: list[tuple[lr_scheduler.LRScheduler, bool]] = []
+    for table, where, members in groups:
+        parameters = [p for module in members for p in module.parameters()]
+        optimizer = build_optimizer(table, parameters, where)
+        if optimizer is not None:
+            optimizers.append(optimizer)
+            if party.schedule is not None:
+                where = f"parties.{name}.schedule"
+                schedules.append(build_schedule(party.schedule, optimizer, where))
+    return Trainer(
+        method, optimizers, schedules, plan.per_epoch, len(job.parties), job.train.clip_norm
+    )

@@ -1,0 +1,234 @@
+"""What a party program asks of a model: go forward, go backward, measure, remember.
+
+The programs decide *when*; a learner knows *how*. `TorchPassive` and `TorchActive` train torch
+modules (`torch_learner.py`); `NullPassive` and `NullActive` send messages of the same shape and
+compute nothing, for jobs in which only the clock or the traffic matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.policies.view import Exchange
+from colonnade.wire.messages import Buffer, Packed
+
+Rows = NDArray[np.int64]
+Split = Literal["train", "test"]
+Weights = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Aggregate:
+    """What comes out of the top model: the loss, and its derivatives by every embedding."""
+
+    loss: float
+    replies: dict[str, Any] = field(default_factory=dict)
+    """By passive party; empty when no reply was wanted."""
+    own: Any = None
+    """By the active party's own embedding; None for a label-only party."""
+
+
+class Learner(Protocol):
+    """What both roles can do."""
+
+    width: int
+    """How wide this party's embedding is; 0 for a party without features."""
+
+    def forward(self, rows: Rows) -> Any:
+        """The party's embedding of a batch, ready to go backward."""
+        ...
+
+    def keep(self, round: int) -> None:
+        """Remember the present weights as those of a round."""
+        ...
+
+    def settle(self, best: int, judged: int) -> None:
+        """Of the weights remembered up to `judged`, only those of the best round still count."""
+        ...
+
+    def weights(self) -> Weights:
+        """The present weights, by name."""
+        ...
+
+    def best_weights(self) -> Weights | None:
+        """The weights of the best round; None when none was judged."""
+        ...
+
+
+class PassiveLearner(Learner, Protocol):
+    """A passive party's bottom model."""
+
+    def pack(self, forward: Any) -> Packed:
+        """The embedding as it crosses the wire."""
+        ...
+
+    def unpack(self, packed: Packed, rows: Rows) -> Any:
+        """A gradient for a batch from the wire; refuses one of the wrong shape."""
+        ...
+
+    def backward(self, forward: Any, gradient: Any, round: int) -> None:
+        """The fresh update: the gradient goes back through the forward pass that made it."""
+        ...
+
+    def local_backward(self, forward: Any, exchange: Exchange) -> None:
+        """A local update: the cached gradient goes back through a new forward pass."""
+        ...
+
+    def end_round(self, round: int) -> None:
+        """The updates of a round are done: learning-rate schedules move on."""
+        ...
+
+    def evaluate(self, split: Split) -> list[tuple[int, Packed]]:
+        """The embeddings of a whole split, in pieces, each with its first row."""
+        ...
+
+
+class ActiveLearner(Learner, Protocol):
+    """The active party's bottom model (if it has features), top model and labels."""
+
+    has_features: bool
+
+    def pack(self, gradient: Any) -> Packed:
+        """A reply as it crosses the wire."""
+        ...
+
+    def unpack(self, packed: Packed, rows: Rows, peer: str) -> Any:
+        """An embedding of a batch from the wire; refuses one of the wrong shape."""
+        ...
+
+    def aggregate(
+        self, rows: Rows, own: Any, peers: Mapping[str, Any], want_replies: bool
+    ) -> Aggregate:
+        """Loss and derivatives at the present weights, without moving them."""
+        ...
+
+    def backward(self, own: Any, aggregate: Aggregate, round: int) -> None:
+        """The fresh update of the top model and the party's own bottom model."""
+        ...
+
+    def local_aggregate(self, own: Any, exchange: Exchange) -> Aggregate:
+        """Loss and derivatives of a local update: cached embeddings of the others."""
+        ...
+
+    def local_backward(self, own: Any, aggregate: Aggregate, round: int) -> None:
+        """A local update of the top model and the party's own bottom model."""
+        ...
+
+    def end_round(self, round: int) -> None:
+        """The updates of a round are done: learning-rate schedules move on."""
+        ...
+
+    def forget(self) -> None:
+        """Drop the derivatives of an aggregation that is not followed by an update."""
+        ...
+
+    def capture(self) -> Any:
+        """A copy of the present models, to be judged when all evaluation embeddings are here."""
+        ...
+
+    def judge(
+        self, models: Any, split: Split, pieces: Mapping[str, Mapping[int, Packed]]
+    ) -> dict[str, float]:
+        """Loss and metrics of captured models, from everybody's evaluation embeddings."""
+        ...
+
+
+def _zeros(rows: int, width: int) -> Packed:
+    return Packed("plain", "float32", (rows, width), Buffer(memoryview(bytes(4 * rows * width))))
+
+
+class NullPassive:
+    """Sends embeddings of the right size and learns nothing.
+
+    >>> NullPassive(width=4, batch_size=2).pack(None).shape
+    (2, 4)
+    """
+
+    def __init__(self, width: int, batch_size: int) -> None:
+        self.width = width
+        self._packed = _zeros(batch_size, width)
+
+    def forward(self, rows: Rows) -> None:
+        """Nothing to compute."""
+
+    def pack(self, forward: Any) -> Packed:
+        """Always the same zeros."""
+        return self._packed
+
+    def unpack(self, packed: Packed, rows: Rows) -> None:
+        """Nothing to read."""
+
+    def backward(self, forward: Any, gradient: Any, round: int) -> None:
+        """Nothing to learn."""
+
+    def local_backward(self, forward: Any, exchange: Exchange) -> None:
+        """Nothing to learn."""
+
+    def end_round(self, round: int) -> None:
+        """No schedule."""
+
+    def evaluate(self, split: Split) -> list[tuple[int, Packed]]:
+        """Nothing to measure."""
+        return []
+
+    def keep(self, round: int) -> None:
+        """Nothing to remember."""
+
+    def settle(self, best: int, judged: int) -> None:
+        """Nothing to remember."""
+
+    def weights(self) -> Weights:
+        """No weights."""
+        return {}
+
+    def best_weights(self) -> None:
+        """No weights."""
+
+
+class NullActive(NullPassive):
+    """Answers with gradients of the right size and learns nothing."""
+
+    def __init__(self, widths: Mapping[str, int], batch_size: int, has_features: bool) -> None:
+        super().__init__(1, batch_size)
+        self.has_features = has_features
+        self._aggregate = Aggregate(
+            0.0, {peer: _zeros(batch_size, width) for peer, width in widths.items()}
+        )
+
+    def pack(self, gradient: Any) -> Packed:
+        """Already packed."""
+        assert isinstance(gradient, Packed)
+        return gradient
+
+    def unpack(self, packed: Packed, rows: Rows, peer: str = "") -> None:
+        """Nothing to read."""
+
+    def aggregate(
+        self, rows: Rows, own: Any, peers: Mapping[str, Any], want_replies: bool
+    ) -> Aggregate:
+        """Always the same zeros."""
+        return self._aggregate
+
+    def local_aggregate(self, own: Any, exchange: Exchange) -> Aggregate:
+        """Always the same zeros."""
+        return self._aggregate
+
+    def local_backward(self, forward: Any, *_: Any) -> None:
+        """Nothing to learn."""
+
+    def forget(self) -> None:
+        """Nothing to drop."""
+
+    def capture(self) -> None:
+        """Nothing to copy."""
+
+    def judge(
+        self, models: Any, split: Split, pieces: Mapping[str, Mapping[int, Packed]]
+    ) -> dict[str, float]:
+        """Nothing to measure."""
+        return {}

@@ -1,0 +1,87 @@
+"""A party's optimizer and its learning-rate schedule, by torch's names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch.optim import lr_scheduler
+
+from colonnade.errors import JobError, nearest
+
+_NEEDS_CLOSURE = ("LBFGS",)
+_NEEDS_METRIC = ("ReduceLROnPlateau",)
+
+
+def _classes(module: Any, base: type) -> dict[str, type]:
+    return {
+        name.lower(): value
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and issubclass(value, base) and value is not base
+    }
+
+
+OPTIMIZERS = _classes(torch.optim, torch.optim.Optimizer)
+SCHEDULES = _classes(lr_scheduler, lr_scheduler.LRScheduler)
+
+
+def _look_up(
+    table: Mapping[str, Any], known: Mapping[str, type], what: str, where: str
+) -> tuple[type, dict[str, Any]]:
+    options = dict(table)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        raise JobError(f'{where} has no name: write {{ name = "{next(iter(known))}", … }}')
+    if name.lower() not in known:
+        raise JobError(f"{where}: torch has no {what} '{name}': {nearest(name.lower(), known)}")
+    found = known[name.lower()]
+    if found.__name__ in _NEEDS_CLOSURE + _NEEDS_METRIC:
+        raise JobError(
+            f"{where}: {found.__name__} needs the loss, which only the active party has: "
+            f"choose another {what}"
+        )
+    skipped = ("self", "params", "optimizer")
+    accepted = [key for key in inspect.signature(found).parameters if key not in skipped]
+    for key in options:
+        if key not in accepted:
+            raise JobError(f"{where}: {name} has no option '{key}': {nearest(key, accepted)}")
+    return found, options
+
+
+def _construct(build: Any, first: Any, options: Mapping[str, Any], where: str) -> Any:
+    try:
+        return build(first, **options)
+    except (TypeError, ValueError) as error:
+        raise JobError(f"{where}: {error}") from None
+
+
+def build_optimizer(
+    table: Mapping[str, Any], parameters: Iterable[torch.nn.Parameter], where: str
+) -> torch.optim.Optimizer | None:
+    """The optimizer of a table such as `{ name = "adam", lr = 1e-3 }`; None without parameters.
+
+    >>> weights = [torch.nn.Parameter(torch.ones(1))]
+    >>> type(build_optimizer({"name": "adam", "lr": 0.01}, weights, "here")).__name__
+    'Adam'
+    """
+    found, options = _look_up(table, OPTIMIZERS, "optimizer", where)
+    trainable = [parameter for parameter in parameters if parameter.requires_grad]
+    if not trainable:
+        return None
+    optimizer: torch.optim.Optimizer = _construct(found, trainable, options, where)
+    return optimizer
+
+
+def build_schedule(
+    table: Mapping[str, Any], optimizer: torch.optim.Optimizer, where: str
+) -> tuple[lr_scheduler.LRScheduler, bool]:
+    """The schedule of a table such as `{ name = "StepLR", step_size = 30 }`, and whether it steps
+    every round (`every = "round"`) instead of every epoch."""
+    options = dict(table)
+    every = options.pop("every", "epoch")
+    if every not in ("epoch", "round"):
+        raise JobError(f"{where}.every is {every!r}: write 'epoch' or 'round'")
+    found, options = _look_up(options, SCHEDULES, "schedule", where)
+    return _construct(found, optimizer, options, where), every == "round"

@@ -1,0 +1,200 @@
+"""The passive party's program: columns, a bottom model, no labels.
+
+A loop of three steps: take in what has come, let the policies choose one action, do it. The
+order in `_act` is the whole schedule; everything a method changes is an answer of a policy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from colonnade.errors import PartyError
+from colonnade.party.learner import PassiveLearner
+from colonnade.party.setup import Outcome, Setup
+from colonnade.policies.view import Exchange, Role
+from colonnade.wire.messages import (
+    Embedding,
+    Evaluate,
+    EvaluationEmbedding,
+    Failure,
+    Finish,
+    Gradient,
+    Hello,
+    Message,
+)
+from colonnade.world.base import Work, World
+
+
+class Passive:
+    """The program and its state: `run` takes part in a job until the active party ends it."""
+
+    def __init__(self, world: World, setup: Setup, learner: PassiveLearner) -> None:
+        self.world = world
+        self.setup = setup
+        self.method = setup.method
+        self.learner = learner
+        (self.active,) = world.peers
+        self.view = setup.view(Role.PASSIVE)
+        self.holds = self.method.local.holds(Role.PASSIVE)
+        self.yields = self.method.local.yields(Role.PASSIVE)
+        self.in_flight: dict[int, Exchange] = {}
+        self.replies: deque[Exchange] = deque()
+        self.evaluations: deque[Evaluate] = deque()
+        self.closed = 0
+        self.finish: Finish | None = None
+
+    async def run(self) -> Outcome:
+        """Greet, loop, and hand over what was learnt."""
+        await self._greet()
+        while not await self._act():
+            await self._drain()
+        assert self.finish is not None
+        self.learner.settle(self.finish.best, judged=self.setup.rounds)
+        return self.outcome(self.finish.reason)
+
+    def outcome(self, reason: str) -> Outcome:
+        """What the party has at this instant."""
+        return Outcome(
+            rounds=self.view.round,
+            fresh=self.view.fresh,
+            local=self.view.local,
+            in_flight_max=self.view.in_flight_max,
+            weights=self.learner.weights(),
+            best_weights=self.learner.best_weights(),
+            finished_ns=self.view.finished_ns,
+            reason=reason,
+        )
+
+    async def _greet(self) -> None:
+        """Nothing of the data leaves before both sides know that they mean the same job."""
+        with self.world.off_clock():
+            await self.world.send(self.active, self.setup.hello)
+            received = await self.world.receive(waiting_for=lambda: f"{self.active}'s Hello")
+        assert received is not None
+        message = received[1]
+        if isinstance(message, Failure):
+            raise PartyError(f"{self.active} refused: {message.reason}")
+        if not isinstance(message, Hello):
+            raise PartyError(f"{self.active} began with {type(message).__name__} and no Hello")
+        if message.digest != self.setup.hello.digest:
+            raise PartyError(f"{self.active} has another job: compare the job files")
+
+    async def _drain(self) -> None:
+        """Take in everything that is here; wait only if `_act` found nothing to do."""
+        while self.world.pending():
+            received = await self.world.receive()
+            assert received is not None
+            self._accept(received[1])
+        self.view.now_ns = self.world.now()
+
+    def _accept(self, message: Message) -> None:
+        if isinstance(message, Gradient):
+            exchange = self.in_flight.pop(message.round, None)
+            if exchange is None:
+                raise PartyError(f"{self.active} answered round {message.round}, which is not open")
+            exchange.reply = message.tensor
+            exchange.replied_ns = self.world.now()
+            self.replies.append(exchange)
+            self.view.replies += 1
+            self.method.window.on_signal(self.view, message.signal)
+        elif isinstance(message, Evaluate):
+            self.learner.settle(message.best, message.judged)
+            self.evaluations.append(message)
+        elif isinstance(message, Finish):
+            self.finish = message
+        elif isinstance(message, Failure):
+            raise PartyError(f"{self.active} failed: {message.reason}")
+        else:
+            raise PartyError(f"{self.active} sent a {type(message).__name__} to a passive party")
+
+    async def _act(self) -> bool:
+        """Do the first thing that applies; True when the job is over."""
+        view = self.view
+        exchange = None
+        if self.holds and not (self.yields and view.replies):
+            exchange = self.method.local.next(view)
+        if exchange is not None:
+            await self._update_locally(exchange)
+            return False
+        self._close_round()
+        if self.evaluations and self.evaluations[0].round < view.round:
+            await self._answer(self.evaluations.popleft())
+        elif view.replies:
+            await self._use_reply()
+        elif self.finish is not None and view.round > self.finish.round:
+            return True
+        elif self._goes_on() and self.method.window.may_send(view):
+            await self._send_next()
+        elif self._fills() and (exchange := self.method.local.next(view)) is not None:
+            await self._update_locally(exchange)
+        else:
+            received = await self.world.receive(waiting_for=self._waiting_for)
+            assert received is not None
+            self._accept(received[1])
+        return False
+
+    def _goes_on(self) -> bool:
+        return self.finish is None and self.view.sent < self.view.rounds
+
+    def _fills(self) -> bool:
+        return self.finish is None and not self.holds
+
+    def _close_round(self) -> None:
+        """The updates that hold on a round are done."""
+        if self.closed < self.view.round:
+            self.learner.end_round(self.view.round - 1)
+            self.closed = self.view.round
+
+    async def _send_next(self) -> None:
+        view = self.view
+        exchange = Exchange(view.sent, self.setup.plan.batch(view.sent))
+        exchange.forward = await self._forward(exchange)
+        packed = await self.world.compute(lambda: self.learner.pack(exchange.forward), Work.CODEC)
+        self.in_flight[view.sent] = exchange
+        view.sent += 1
+        view.in_flight_max = max(view.in_flight_max, view.in_flight)
+        await self.world.send(self.active, Embedding(exchange.round, packed))
+
+    async def _use_reply(self) -> None:
+        """The fresh update, after as many new batches as the window wants under way first."""
+        view, learner = self.view, self.learner
+        for _ in range(min(self.method.window.refill(view), view.rounds - view.sent)):
+            await self._send_next()
+        exchange = self.replies.popleft()
+        view.replies -= 1
+        if self.method.version.recomputes():
+            exchange.forward = await self._forward(exchange)
+        packed = exchange.reply
+        exchange.reply = await self.world.compute(
+            lambda: learner.unpack(packed, exchange.rows), Work.CODEC
+        )
+        await self.world.compute(
+            lambda: learner.backward(exchange.forward, exchange.reply, exchange.round),
+            Work.BACKWARD,
+        )
+        view.remember(exchange, self.method.local.keep, self.world.now())
+
+    async def _update_locally(self, exchange: Exchange) -> None:
+        """Forward anew with the present weights, then backward with the reply of then."""
+        forward = await self._forward(exchange)
+        await self.world.compute(
+            lambda: self.learner.local_backward(forward, exchange), Work.BACKWARD
+        )
+        self.view.updated(exchange, self.world.now())
+
+    async def _forward(self, exchange: Exchange) -> object:
+        return await self.world.compute(lambda: self.learner.forward(exchange.rows), Work.FORWARD)
+
+    async def _answer(self, question: Evaluate) -> None:
+        """Evaluation embeddings with the weights of the round that was asked for."""
+        self.learner.keep(question.round)
+        with self.world.off_clock():
+            for split in ("train", "test") if question.train_too else ("test",):
+                for start, packed in self.learner.evaluate(split):
+                    answer = EvaluationEmbedding(question.round, split, start, packed)
+                    await self.world.send(self.active, answer)
+
+    def _waiting_for(self) -> str:
+        if self.in_flight:
+            return f"{self.active}'s reply to round {min(self.in_flight)}"
+        return f"{self.active} to end the job"

@@ -1,0 +1,44 @@
+"""What a party program starts from and what it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from colonnade.data.batches import BatchPlan
+from colonnade.party.learner import Weights
+from colonnade.party.method import Method
+from colonnade.policies.view import Role, View
+from colonnade.wire.messages import Hello
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One party's part of a job, read and ready."""
+
+    method: Method
+    plan: BatchPlan
+    rounds: int
+    parties: int
+    """How many parties hold a part of the model."""
+    hello: Hello
+    """How the party introduces itself."""
+
+    def view(self, role: Role) -> View:
+        """A party's state before its first round."""
+        return View(role, self.rounds, self.plan.per_epoch, self.parties)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a party has at the end."""
+
+    rounds: int
+    fresh: int
+    local: int
+    in_flight_max: int
+    weights: Weights
+    best_weights: Weights | None
+    finished_ns: int
+    """When its last update was done."""
+    reason: str
+    """Why the job ended: `end`, `target`, `patience` or `diverged`."""

@@ -1,0 +1,164 @@
+"""From a job to parties that are ready to run, whichever world they run in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from colonnade import methods
+from colonnade.data.assemble import assemble
+from colonnade.data.batches import BatchPlan
+from colonnade.data.vertical import VerticalData
+from colonnade.errors import JobError, nearest
+from colonnade.job.digest import digest
+from colonnade.job.records import Job
+from colonnade.party.active import Active
+from colonnade.party.build import Bottom, build_active, build_bottom, build_passive
+from colonnade.party.evaluation import Evaluations, Observer
+from colonnade.party.method import Method
+from colonnade.party.objective import Objective
+from colonnade.party.passive import Passive
+from colonnade.party.setup import Setup
+from colonnade.track.metrics import Metric, choose
+from colonnade.wire.messages import Hello
+from colonnade.world.base import World
+
+EPOCHS = 10
+"""How long a job trains that says neither epochs nor rounds."""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What all parties of a job agree on, worked out: the method, the batches, the widths."""
+
+    job: Job
+    method: Method
+    plan: BatchPlan
+    rounds: int
+    widths: Mapping[str, int]
+    """How wide every party's embedding is; 0 for a label-only active party."""
+    test_count: int
+
+    @classmethod
+    def of(cls, job: Job, train_count: int, test_count: int, widths: Mapping[str, int]) -> Contract:
+        """The contract of a job over so many rows."""
+        train = job.train
+        plan = BatchPlan(train_count, train.batch_size, job.seed, train.shuffle, train.drop_last)
+        rounds = train.rounds or (train.epochs or EPOCHS) * plan.per_epoch
+        return cls(job, methods.build(job.method), plan, rounds, widths, test_count)
+
+    def setup(self, name: str) -> Setup:
+        """What a party's program starts from."""
+        hello = Hello(
+            party=name,
+            digest=digest(self.job, self.method.composition(), self.widths),
+            rows=self.plan.rows,
+            test_rows=self.test_count,
+            width=self.widths[name],
+        )
+        return Setup(self.method, self.plan, self.rounds, len(self.job.parties), hello)
+
+    def evaluations(self, metric: Metric) -> Evaluations:
+        """The active party's book of evaluations."""
+        return Evaluations(
+            self.job.train,
+            metric,
+            self.job.passives,
+            {"train": self.plan.rows, "test": self.test_count},
+            self.rounds,
+            self.plan.per_epoch,
+        )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job with its data read and its models built."""
+
+    contract: Contract
+    data: VerticalData
+    bottoms: Mapping[str, Bottom]
+    top: nn.Module | None
+    objective: Objective
+    metrics: list[Metric]
+
+    def active(self, world: World, observer: Observer) -> Active:
+        """The active party, ready to run in a world."""
+        contract = self.contract
+        job = contract.job
+        learner = build_active(
+            job,
+            self.bottoms[job.active],
+            self.top,
+            contract.widths,
+            contract.method,
+            contract.plan,
+            self.objective,
+            self.data.labels,
+            self.metrics,
+        )
+        evaluations = contract.evaluations(self.metrics[0])
+        return Active(world, contract.setup(job.active), learner, evaluations, observer)
+
+    def passive(self, name: str, world: World) -> Passive:
+        """A passive party, ready to run in a world."""
+        contract = self.contract
+        bottom = self.bottoms[name]
+        learner = build_passive(contract.job, name, bottom, contract.method, contract.plan)
+        return Passive(world, contract.setup(name), learner)
+
+    def preprocessing(self, name: str) -> str | None:
+        """How a party's table became numbers, as JSON; None when it has no table."""
+        preprocessor = self.data.features[name].preprocessor
+        return None if preprocessor is None else preprocessor.to_json()
+
+
+def prepare(
+    job: Job,
+    data: VerticalData | None = None,
+    models: Mapping[str, nn.Module] | None = None,
+) -> Prepared:
+    """Read the data, build or copy the models, and check that everything fits together."""
+    method = methods.build(job.method)
+    data = assemble(job) if data is None else data
+    modules = dict(models or {})
+    _check(job, data, modules, method)
+    bottoms = {
+        name: build_bottom(job, name, data.features[name], modules.get(name))
+        for name in job.parties
+    }
+    widths = {name: bottom.width for name, bottom in bottoms.items()}
+    metrics = [
+        choose(name, data.task, data.classes)
+        for name in (job.train.metric, *job.train.extra_metrics)
+    ]
+    labels = torch.as_tensor(data.labels.train)
+    return Prepared(
+        contract=Contract.of(job, data.train_count, data.test_count, widths),
+        data=data,
+        bottoms=bottoms,
+        top=modules.get("top"),
+        objective=Objective(job.train, data.task, data.classes, labels),
+        metrics=metrics,
+    )
+
+
+def _check(job: Job, data: VerticalData, modules: Mapping[str, nn.Module], method: Method) -> None:
+    """What only shows when job, data, models and method are seen together."""
+    for name in job.parties:
+        if name not in data.features:
+            hint = nearest(name, data.features)
+            raise JobError(f"the job has a party '{name}' for which there are no columns: {hint}")
+    for name in modules:
+        if name != "top" and name not in job.parties:
+            raise JobError(f"a model is given for '{name}', which is no party of the job")
+    for name in job.passives:
+        if data.features[name].train is None:
+            raise JobError(f"{name} is passive and has no columns: give it some, or leave it out")
+    if method.exchange.shares_labels and job.train.labels == "private":
+        raise JobError(
+            "this method shows the labels to passive parties and train.labels is 'private': "
+            "choose exchange=gradients, or set train.labels = 'shared'"
+        )

@@ -1,0 +1,164 @@
+"""A job in virtual time: every party in this process, the same programs as over a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from torch import nn
+
+from colonnade.data.vertical import VerticalData
+from colonnade.job.records import Job
+from colonnade.party.active import Active
+from colonnade.party.evaluation import Evaluation, Observer
+from colonnade.party.learner import NullActive, NullPassive
+from colonnade.party.passive import Passive
+from colonnade.prepare import Contract, prepare
+from colonnade.track.history import History
+from colonnade.track.metrics import METRICS, Metric
+from colonnade.track.run import PartyRun, Run
+from colonnade.world.links import Rule
+from colonnade.world.simulator import Interrupted, Simulator
+
+Parties = dict[str, Active | Passive]
+
+
+def simulate(
+    job: Job,
+    data: VerticalData | None = None,
+    models: Mapping[str, nn.Module] | None = None,
+    *,
+    observers: Sequence[Observer] = (),
+    should_stop: Callable[[], bool] = lambda: False,
+    rules: Sequence[Rule] = (),
+) -> Run:
+    """Train a job in virtual time.
+
+    Args:
+        job: the job, as a record or from `colonnade.load`.
+        data: ready-made columns and labels (`colonnade.vertical`); by default what the job names.
+        models: ready-made modules by party name, and `"top"`; copied, never changed.
+        observers: are told of every round and every evaluation.
+        should_stop: asked between events; when true the run ends with status `interrupted`.
+        rules: fault rules for the links.
+
+    Example:
+        >>> from colonnade.job import load
+        >>> run = simulate(load("digits", ["train.epochs=1"]))
+        >>> run.rounds, run.status
+        (12, 'end')
+    """
+    prepared = prepare(job, data, models)
+    contract = prepared.contract
+    simulator = Simulator(job, rules)
+    history = History(contract.plan.per_epoch)
+    observer = _Fan([history, *observers])
+    parties: Parties = {
+        name: prepared.active(world, observer)
+        if name == job.active
+        else prepared.passive(name, world)
+        for name, world in simulator.worlds.items()
+    }
+    status = _run(simulator, parties, should_stop)
+    preprocessing = {name: prepared.preprocessing(name) for name in job.parties}
+    return _record(
+        contract, prepared.metrics[0], status, history, simulator, parties, preprocessing
+    )
+
+
+def simulate_clock(
+    job: Job, rows: int, widths: Mapping[str, int], *, rules: Sequence[Rule] = ()
+) -> Run:
+    """Run a job's messages and clock with null learners: nothing is computed or evaluated.
+
+    `widths` gives every party's embedding width; a width of 0 makes the active party label-only.
+
+    >>> from colonnade.job import load
+    >>> job = load("digits", ["train.rounds=3"])
+    >>> run = simulate_clock(job, rows=1000, widths={"clinic": 16, "lab": 16, "insurer": 16})
+    >>> run.rounds, run.status
+    (3, 'end')
+    """
+    train = msgspec.structs.replace(job.train, evaluate_every="never")
+    contract = Contract.of(msgspec.structs.replace(job, train=train), rows, 0, widths)
+    simulator = Simulator(job, rules)
+    history = History(contract.plan.per_epoch)
+    metric = METRICS["accuracy"]
+    parties: Parties = {}
+    for name, world in simulator.worlds.items():
+        if name == job.active:
+            sizes = {passive: widths[passive] for passive in job.passives}
+            leader = NullActive(sizes, train.batch_size, widths[name] > 0)
+            evaluations = contract.evaluations(metric)
+            parties[name] = Active(world, contract.setup(name), leader, evaluations, history)
+        else:
+            learner = NullPassive(widths[name], train.batch_size)
+            parties[name] = Passive(world, contract.setup(name), learner)
+    status = _run(simulator, parties, lambda: False)
+    return _record(contract, metric, status, history, simulator, parties, {})
+
+
+def _run(simulator: Simulator, parties: Parties, should_stop: Callable[[], bool]) -> str:
+    """Run all programs to their end, and say why they ended."""
+    programs = {name: party.run() for name, party in parties.items()}
+    try:
+        outcomes = simulator.run(programs, should_stop)
+    except Interrupted:
+        return "interrupted"
+    return outcomes[simulator.job.active].reason
+
+
+def _record(
+    contract: Contract,
+    metric: Metric,
+    status: str,
+    history: History,
+    simulator: Simulator,
+    parties: Parties,
+    preprocessing: Mapping[str, str | None],
+) -> Run:
+    job = contract.job
+    outcomes = {name: party.outcome(status) for name, party in parties.items()}
+    return Run(
+        job=job,
+        composition=contract.method.composition(),
+        metric=metric,
+        status=status,
+        rounds=outcomes[job.active].rounds,
+        per_epoch=contract.plan.per_epoch,
+        time_s=max(outcome.finished_ns for outcome in outcomes.values()) / 1e9,
+        history=history.evaluations,
+        losses=history.rounds,
+        parties={
+            name: PartyRun(
+                fresh=outcome.fresh,
+                local=outcome.local,
+                in_flight_max=outcome.in_flight_max,
+                busy_s=simulator.worlds[name].busy_ns / 1e9,
+                idle_s=simulator.worlds[name].idle_ns / 1e9,
+                ledger=simulator.worlds[name].ledger.entries(),
+                spans=simulator.worlds[name].spans,
+                weights=outcome.weights,
+                best_weights=outcome.best_weights,
+                preprocessing=preprocessing.get(name),
+            )
+            for name, outcome in outcomes.items()
+        },
+    )
+
+
+class _Fan:
+    """Tells several observers what it is told."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    def on_round(self, round: int, now_ns: int, loss: float) -> None:
+        for observer in self._observers:
+            observer.on_round(round, now_ns, loss)
+
+    def on_evaluation(
+        self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool
+    ) -> None:
+        for observer in self._observers:
+            observer.on_evaluation(evaluation, now_ns, measured, best)

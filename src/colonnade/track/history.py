@@ -1,0 +1,50 @@
+"""What a training recorded of itself, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from colonnade.party.evaluation import Evaluation
+
+Row = dict[str, Any]
+
+
+class History:
+    """Follows a training: a row for each round, and a row for each evaluation.
+
+    >>> history = History(per_epoch=10)
+    >>> history.on_round(0, now_ns=5_000_000, loss=0.7)
+    >>> history.rounds
+    [{'round': 1, 'time_s': 0.005, 'loss': 0.7}]
+    """
+
+    def __init__(self, per_epoch: int) -> None:
+        self.rounds: list[Row] = []
+        self.evaluations: list[Row] = []
+        self._per_epoch = per_epoch
+        self._judged_rounds = 0
+
+    def on_round(self, round: int, now_ns: int, loss: float) -> None:
+        """A round was aggregated."""
+        self.rounds.append({"round": round + 1, "time_s": now_ns / 1e9, "loss": loss})
+
+    def on_evaluation(
+        self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool
+    ) -> None:
+        """A round was judged; `loss` is the mean over the rounds since the last evaluation."""
+        done = evaluation.round + 1
+        recent = [row["loss"] for row in self.rounds[self._judged_rounds : done]]
+        self._judged_rounds = done
+        self.evaluations.append(
+            {
+                "round": done,
+                "epoch": done / self._per_epoch,
+                "time_s": now_ns / 1e9,
+                "bytes_up": evaluation.bytes_up,
+                "bytes_down": evaluation.bytes_down,
+                "loss": sum(recent) / len(recent),
+                **measured,
+                "best": best,
+            }
+        )

@@ -1,0 +1,208 @@
+"""A finished training: its history, weights and costs, and the folder they are saved in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from colonnade.errors import RequestError
+from colonnade.job.files import dumps
+from colonnade.job.records import Job
+from colonnade.party.learner import Weights
+from colonnade.track.history import Row
+from colonnade.track.metrics import Metric
+from colonnade.wire.ledger import Entry
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+
+@dataclass(frozen=True)
+class PartyRun:
+    """One party's part of a run."""
+
+    fresh: int
+    local: int
+    in_flight_max: int
+    busy_s: float
+    idle_s: float
+    ledger: list[Entry]
+    spans: list[tuple[str, int, int]]
+    weights: Weights
+    best_weights: Weights | None
+    preprocessing: str | None = None
+    """How the party's table became numbers, as JSON."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training and what it cost.
+
+    `status` says how it ended: `end` (all rounds done), `target`, `patience`, `diverged` or
+    `interrupted`.
+    """
+
+    job: Job
+    composition: dict[str, str]
+    metric: Metric
+    status: str
+    rounds: int
+    per_epoch: int
+    time_s: float
+    history: list[Row]
+    """A row for each evaluation."""
+    losses: list[Row]
+    """A row for each round."""
+    parties: dict[str, PartyRun] = field(repr=False)
+
+    @property
+    def weights(self) -> dict[str, Weights]:
+        """Every party's last weights, by parameter name."""
+        return {name: party.weights for name, party in self.parties.items()}
+
+    @property
+    def best_weights(self) -> dict[str, Weights | None]:
+        """Every party's weights of the best round."""
+        return {name: party.best_weights for name, party in self.parties.items()}
+
+    def bytes(self, purpose: str) -> dict[str, int]:
+        """Bytes up and down, counted at the active party, of `training` or `evaluation`.
+
+        Starting and ending a job counts as training."""
+        wanted = ("evaluation",) if purpose == "evaluation" else ("training", "control")
+        counts = {"up": 0, "down": 0}
+        for entry in self.parties[self.job.active].ledger:
+            if entry["purpose"] in wanted:
+                counts["up" if entry["direction"] == "received" else "down"] += entry["bytes"]
+        return counts | {"total": counts["up"] + counts["down"]}
+
+    def reached(self) -> Row | None:
+        """The first evaluation at which the target was reached."""
+        target = self.job.train.target
+        for row in self.history:
+            value = row.get(self.metric.name)
+            if target is not None and value is not None and self.metric.reaches(value, target):
+                return row
+        return None
+
+    def best(self) -> float | None:
+        """The metric of the best round."""
+        values = [row[self.metric.name] for row in self.history if row["best"]]
+        return values[-1] if values else None
+
+    def summary(self) -> dict[str, Any]:
+        """The run in figures, as `summary.json` has it."""
+        reached = self.reached()
+        last = self.history[-1] if self.history else {}
+        return {
+            "job": self.job.name,
+            "method": self.job.method,
+            "composition": self.composition,
+            "seed": self.job.seed,
+            "status": self.status,
+            "rounds": self.rounds,
+            "epochs": self.rounds / self.per_epoch,
+            "time_s": self.time_s,
+            "bytes": self.bytes("training"),
+            "evaluation_bytes": self.bytes("evaluation")["total"],
+            "metric": {
+                "name": self.metric.name,
+                "final": last.get(self.metric.name),
+                "best": self.best(),
+            },
+            "loss": last.get("loss"),
+            "target": self.job.train.target,
+            "time_to_target_s": reached and reached["time_s"],
+            "rounds_to_target": reached and reached["round"],
+            "bytes_to_target": reached and reached["bytes_up"] + reached["bytes_down"],
+            "updates": {
+                name: {"fresh": party.fresh, "local": party.local}
+                for name, party in self.parties.items()
+            },
+            "busy_s": {name: party.busy_s for name, party in self.parties.items()},
+            "idle_s": {name: party.idle_s for name, party in self.parties.items()},
+            "max_in_flight": {name: self.parties[name].in_flight_max for name in self.job.passives},
+        }
+
+    def frame(self) -> pd.DataFrame:
+        """The history as a pandas data frame."""
+        return _pandas().DataFrame(self.history)
+
+    def plot(self, against: str = "time_s") -> go.Figure:
+        """The metric against `time_s`, `round` or `bytes`, as a plotly figure."""
+        return plot({self.job.method.get("name", "run"): [self]}, against)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the run folder: job, history, timeline, ledger, summary, and each party's weights.
+
+        What belongs to one party only (weights, preprocessing) lies in its own sub-folder.
+        """
+        out = Path(folder)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "job.toml").write_text(dumps(self.job))
+        pq.write_table(pa.Table.from_pylist(self.history), out / "history.parquet")
+        pq.write_table(pa.Table.from_pylist(self.losses), out / "rounds.parquet")
+        pq.write_table(self._timeline(), out / "timeline.parquet")
+        ledgers = {name: party.ledger for name, party in self.parties.items()}
+        (out / "ledger.json").write_text(json.dumps(ledgers, indent=1))
+        for name, party in self.parties.items():
+            _save_party(out / "parties" / name, party)
+        (out / "summary.json").write_text(json.dumps(self.summary(), indent=1))
+        return out
+
+    def _timeline(self) -> pa.Table:
+        rows = [(name, *span) for name, party in self.parties.items() for span in party.spans]
+        party, kind, start, end = zip(*rows, strict=True) if rows else ((), (), (), ())
+        return pa.table(
+            {
+                "party": pa.array(party, pa.string()).dictionary_encode(),
+                "kind": pa.array(kind, pa.string()).dictionary_encode(),
+                "start_ns": pa.array(start, pa.int64()),
+                "end_ns": pa.array(end, pa.int64()),
+            }
+        )
+
+
+def _save_party(folder: Path, party: PartyRun) -> None:
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, weights in (("last", party.weights), ("best", party.best_weights)):
+        if weights:
+            save_file(weights, folder / f"{name}.safetensors")
+    if party.preprocessing is not None:
+        (folder / "preprocessing.json").write_text(party.preprocessing)
+
+
+def plot(runs: Mapping[str, list[Run]], against: str) -> go.Figure:
+    """Curves of runs by name, one line a run, as a plotly figure."""
+    try:
+        import plotly.graph_objects as go
+    except ModuleNotFoundError:
+        raise RequestError("plots need plotly: pip install 'colonnade[frames]'") from None
+    figure = go.Figure()
+    for name, members in runs.items():
+        for run in members:
+            across = [
+                row["bytes_up"] + row["bytes_down"] if against == "bytes" else row[against]
+                for row in run.history
+            ]
+            upward = [row.get(run.metric.name) for row in run.history]
+            figure.add_scatter(x=across, y=upward, name=f"{name}, seed {run.job.seed}")
+            figure.update_layout(xaxis_title=against, yaxis_title=run.metric.name)
+    return figure
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        raise RequestError("data frames need pandas: pip install 'colonnade[frames]'") from None
+    return pandas
