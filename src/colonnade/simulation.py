@@ -29,7 +29,7 @@ def simulate(
     models: Mapping[str, nn.Module] | None = None,
     *,
     observers: Sequence[Observer] = (),
-    should_stop: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] | None = None,
     rules: Sequence[Rule] = (),
 ) -> Run:
     """Train a job in virtual time.
@@ -46,7 +46,7 @@ def simulate(
         >>> from colonnade.job import load
         >>> run = simulate(load("digits", ["train.epochs=1"]))
         >>> run.rounds, run.status
-        (12, 'end')
+        (23, 'end')
     """
     prepared = prepare(job, data, models)
     contract = prepared.contract
@@ -94,11 +94,11 @@ def simulate_clock(
         else:
             learner = NullPassive(widths[name], train.batch_size)
             parties[name] = Passive(world, contract.setup(name), learner)
-    status = _run(simulator, parties, lambda: False)
+    status = _run(simulator, parties, None)
     return _record(contract, metric, status, history, simulator, parties, {})
 
 
-def _run(simulator: Simulator, parties: Parties, should_stop: Callable[[], bool]) -> str:
+def _run(simulator: Simulator, parties: Parties, should_stop: Callable[[], bool] | None) -> str:
     """Run all programs to their end, and say why they ended."""
     programs = {name: party.run() for name, party in parties.items()}
     try:

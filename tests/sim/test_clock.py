@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import pytest
 
@@ -151,7 +153,7 @@ def test_busy_and_idle_fill_the_time():
     run = run_clock(clock_job(latency=50))
     for name, party in run.parties.items():
         spans = sorted(party.spans, key=lambda span: span[1])
-        for (_, _, end), (_, start, _) in zip(spans, spans[1:], strict=False):
+        for (_, _, end), (_, start, _) in itertools.pairwise(spans):
             assert end <= start, name
         assert party.busy_s + party.idle_s <= run.time_s + 1e-9
     passive = run.parties["passive1"]

@@ -134,7 +134,7 @@ def test_the_limit_is_a_setting():
     codec = Codec()
     big = codec.encode(Embedding(0, plain().encode(torch.zeros(1000))))
     assert Codec(message_bytes_max=4000).decode(big)
-    with pytest.raises(WireError, match="raise limits.message_bytes"):
+    with pytest.raises(WireError, match=r"raise limits\.message_bytes"):
         Codec(message_bytes_max=3999).decode(big)
 
 

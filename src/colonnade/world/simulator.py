@@ -9,27 +9,18 @@ nothing that depends on the machine (unless a cost is `"measured"`).
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from heapq import heappop, heappush
-from types import coroutine
 from typing import Any, TypeVar
 
 from colonnade.errors import DeadlockError, FailedError
-from colonnade.job.records import Costs, Job
-from colonnade.units import duration_ns, show_seconds
-from colonnade.wire.codec import Codec
-from colonnade.wire.ledger import Ledger
-from colonnade.wire.messages import Message
-from colonnade.world.base import Work
-from colonnade.world.links import NS_PER_S, Pipe, Rule, Trace
+from colonnade.job.records import Job
+from colonnade.units import show_seconds
+from colonnade.world.links import NS_PER_S, Pipe, Rule
+from colonnade.world.simulated import SimulatedWorld
 
 T = TypeVar("T")
-Frame = tuple[str, bytearray]
-Span = tuple[str, int, int]
-"""What a party did, from when, until when."""
 
 OVERFLOW = 16
 """How many times over its bound an inbox may grow while its party is blocked in a send."""
@@ -37,115 +28,6 @@ OVERFLOW = 16
 
 class Interrupted(Exception):  # noqa: N818 - not an error: somebody asked for it
     """The simulation was asked to stop between two events."""
-
-
-@coroutine
-def _suspend() -> Generator[None, None, None]:
-    yield
-
-
-class SimulatedWorld:
-    """One party's view of the simulation; implements `World`."""
-
-    def __init__(self, kernel: Simulator, me: str, peers: tuple[str, ...], rank: int) -> None:
-        self.me = me
-        self.peers = peers
-        self.ledger = Ledger()
-        self.spans: list[Span] = []
-        self.busy_ns = 0
-        self.idle_ns = 0
-        self.inbox: deque[Frame] = deque()
-        self.blocked = False
-        self.wake = 0
-        self.waiting: tuple[int, Callable[[], str]] | None = None
-        self.rank = rank
-        """0 for the active party, 1 for passives: who acts first at one instant."""
-        self._kernel = kernel
-        self._codec = Codec(kernel.job.limits.message_bytes)
-        self._costs = _read_costs(kernel.job.compute.of(me))
-        self._off_clock = 0
-
-    def now(self) -> int:
-        """Nanoseconds of virtual time since the job began."""
-        return self._kernel.now_ns
-
-    async def sleep(self, ns: int) -> None:
-        """Let virtual time pass."""
-        until = self._kernel.now_ns + ns
-        while self._kernel.now_ns < until:
-            # A delivery wakes whoever waits, a sleeper too.
-            self._kernel.wake_at(until, self)
-            await self._idle(lambda: "its own pause to end")
-
-    async def send(self, to: str, message: Message) -> None:
-        """Encode, count, and put on the link; wait while the link's queue is full."""
-        frame = self._codec.encode(message)
-        route = self._kernel.routes[self.me, to]
-        while route.queued >= self._kernel.queue_max:
-            self.blocked = True
-            self._kernel.admit(to=self)
-            await self._idle(lambda: f"room in its queue to {to}")
-            self.blocked = False
-        kind = type(message)
-        self.ledger.count(to, "sent", kind, len(frame))
-        route.put(frame, kind.__name__, self._off_clock > 0)
-
-    async def receive(
-        self, until: int | None = None, waiting_for: Callable[[], str] | None = None
-    ) -> tuple[str, Message] | None:
-        """Take the next message, or wait for one."""
-        while not self.inbox:
-            if until is not None:
-                if until <= self._kernel.now_ns:
-                    return None
-                self._kernel.wake_at(until, self)
-            await self._idle(waiting_for or (lambda: "any message"))
-        sender, frame = self.inbox.popleft()
-        if self._kernel.stalled:
-            self._kernel.admit(to=self)
-        message = self._codec.decode(frame)
-        self.ledger.count(sender, "received", type(message), len(frame))
-        return sender, message
-
-    def pending(self) -> int:
-        """Messages in the inbox."""
-        return len(self.inbox)
-
-    async def compute(self, work: Callable[[], T], kind: Work) -> T:
-        """Do the work at once and let the clock pay for it."""
-        cost = self._costs[kind]
-        if cost is None:
-            began = time.perf_counter_ns()
-            result = work()
-            ns = time.perf_counter_ns() - began
-        else:
-            result = work()
-            ns = cost.at(self._kernel.now_ns)
-        if ns and not self._off_clock:
-            start = self._kernel.now_ns
-            self.busy_ns += ns
-            self.spans.append((kind.name.lower(), start, start + ns))
-            self._kernel.wake_at(start + ns, self)
-            await _suspend()
-        return result
-
-    @contextmanager
-    def off_clock(self) -> Iterator[None]:
-        """Charge nothing: messages arrive at the same instant, work takes no time."""
-        self._off_clock += 1
-        try:
-            yield
-        finally:
-            self._off_clock -= 1
-
-    async def _idle(self, waiting_for: Callable[[], str]) -> None:
-        since = self._kernel.now_ns
-        self.waiting = (since, waiting_for)
-        await _suspend()
-        self.waiting = None
-        if self._kernel.now_ns > since:
-            self.idle_ns += self._kernel.now_ns - since
-            self.spans.append(("wait", since, self._kernel.now_ns))
 
 
 class Route:
@@ -244,19 +126,20 @@ class Simulator:
     def run(
         self,
         programs: dict[str, Coroutine[Any, Any, T]],
-        should_stop: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] | None = None,
     ) -> dict[str, T]:
         """Run the party programs to their end and return what each returned."""
         results: dict[str, T] = {}
+        heap = self._heap
         try:
             for name in programs:
                 self.wake_at(0, self.worlds[name])
             while len(results) < len(programs):
-                if not self._heap:
+                if not heap:
                     raise DeadlockError(self._deadlock(set(programs) - set(results)))
-                if should_stop():
+                if should_stop is not None and should_stop():
                     raise Interrupted
-                self.now_ns, order, _, target, item = heappop(self._heap)
+                self.now_ns, order, _, target, item = heappop(heap)
                 if order == 0:
                     target.arrived(item)
                 elif target.wake == item and target.me not in results:
@@ -289,9 +172,3 @@ class Simulator:
             f"everybody waits and nothing is under way at "
             f"{show_seconds(self.now_ns / NS_PER_S)}: {'; '.join(waits)}"
         )
-
-
-def _read_costs(costs: Costs) -> list[Trace | None]:
-    """By kind of work; None stands for measured time."""
-    quantities = [getattr(costs, kind.name.lower()) for kind in Work]
-    return [None if q == "measured" else Trace.of(q, duration_ns) for q in quantities]

@@ -1,0 +1,192 @@
+"""How light Colonnade is: ratios measured side by side in one run (`make bench`).
+
+1. A simulated FedSGD epoch against a plain PyTorch loop of the same split structure, and against
+   a joint autograd loop: two parties with 392 columns each, an MLP, batch 256, one thread.
+2. Encoded messages per second through the party programs with a null learner.
+3. Encoding and decoding 4096×256 float32 against a plain copy of it.
+
+Each figure is the best of several turns that alternate between the things compared, so that a
+noisy neighbour slows both.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+from torch.nn import functional as F
+
+from colonnade import Compute, Costs, Job, Link, Network, Party, Top, Train, simulate
+from colonnade import simulate_clock, vertical
+from colonnade.compress import decode, plain
+from colonnade.data.batches import BatchPlan
+from colonnade.wire.codec import Codec
+from colonnade.wire.messages import Embedding
+
+ROWS, COLUMNS, BATCH, CLASSES, TURNS = 12_800, 392, 256, 10, 7
+Loop = Callable[[], None]
+
+
+def bottom() -> nn.Module:
+    return nn.Sequential(nn.Linear(COLUMNS, 256), nn.ReLU(), nn.Linear(256, 64))
+
+
+class Example:
+    """The data and the start weights that all three loops share."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.x = [torch.randn(ROWS, COLUMNS) for _ in range(2)]
+        self.y = torch.randint(CLASSES, (ROWS,))
+        self.plan = BatchPlan(ROWS, BATCH, seed=0)
+        self.modules = {"a": bottom(), "b": bottom(), "top": nn.Linear(128, CLASSES)}
+
+    def rows(self) -> list[torch.Tensor]:
+        return [torch.from_numpy(self.plan.batch(r)) for r in range(self.plan.per_epoch)]
+
+    def joint(self) -> Loop:
+        """One model, one optimizer, plain autograd."""
+        a, b, top = self.modules.values()
+        parameters = [p for module in (a, b, top) for p in module.parameters()]
+        optimizer = torch.optim.SGD(parameters, lr=0.01)
+
+        def epoch() -> None:
+            for rows in self.rows():
+                h = torch.cat([a(self.x[0][rows]), b(self.x[1][rows])], dim=1)
+                loss = F.cross_entropy(top(h), self.y[rows])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+        return epoch
+
+    def split(self) -> Loop:
+        """Cut at the embeddings, an optimizer to each party, no messages."""
+        a, b, top = self.modules.values()
+        optimizers = [torch.optim.SGD(module.parameters(), lr=0.01) for module in (a, b, top)]
+
+        def epoch() -> None:
+            for rows in self.rows():
+                h = [a(self.x[0][rows]), b(self.x[1][rows])]
+                cut = [embedding.detach().requires_grad_() for embedding in h]
+                loss = F.cross_entropy(top(torch.cat(cut, dim=1)), self.y[rows])
+                for optimizer in optimizers:
+                    optimizer.zero_grad()
+                loss.backward()
+                for embedding, leaf in zip(h, cut, strict=True):
+                    embedding.backward(leaf.grad)
+                for optimizer in optimizers:
+                    optimizer.step()
+                loss.item()
+
+        return epoch
+
+    def simulated(self) -> Loop:
+        """The same epoch through the party programs, with every byte encoded and counted."""
+        job = Job(
+            parties={"a": Party(role="active", optimizer={"name": "sgd", "lr": 0.01}),
+                     "b": Party(optimizer={"name": "sgd", "lr": 0.01})},
+            train=Train(epochs=1, batch_size=BATCH, evaluate_every="never"),
+            top=Top(),
+        )  # fmt: skip
+        data = vertical(
+            {"a": self.x[0].numpy(), "b": self.x[1].numpy()},
+            self.y.numpy(),
+            test_features={"a": np.zeros((1, COLUMNS)), "b": np.zeros((1, COLUMNS))},
+            test_labels=[0],
+        )
+        models = self.modules | {"top": Joined(self.modules["top"])}
+
+        def epoch() -> None:
+            simulate(job, data, models)
+
+        return epoch
+
+
+class Joined(nn.Module):
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, embeddings: list[torch.Tensor]) -> torch.Tensor:
+        return self.network(torch.cat(embeddings, dim=1))
+
+
+def best_seconds(things: dict[str, Loop], turns: int = TURNS) -> dict[str, float]:
+    """The best time of each thing over alternating turns, after one to warm up."""
+    best = dict.fromkeys(things, float("inf"))
+    for turn in range(turns + 1):
+        for name, thing in things.items():
+            began = time.perf_counter()
+            thing()
+            if turn:
+                best[name] = min(best[name], time.perf_counter() - began)
+    return best
+
+
+def messages_per_second(passives: int) -> float:
+    names = ["active", *(f"p{i}" for i in range(passives))]
+    job = Job(
+        parties={name: Party(role="active" if name == "active" else "passive") for name in names},
+        train=Train(rounds=4_000, batch_size=32),
+        network=Network(link=Link(latency="5ms", bandwidth="1gbit")),
+        compute=Compute(costs=Costs(forward="10ms", backward="20ms", aggregate="10ms")),
+    )
+    best = 0.0
+    for _ in range(4):
+        began = time.perf_counter()
+        run = simulate_clock(job, rows=32_000, widths=dict.fromkeys(names, 16))
+        seconds = time.perf_counter() - began
+        ledger = run.parties["active"].ledger
+        best = max(best, sum(entry["messages"] for entry in ledger) / seconds)
+    return best
+
+
+def codec_seconds() -> dict[str, float]:
+    tensor, codec = torch.randn(4096, 256), Codec()
+    frame = codec.encode(Embedding(0, plain().encode(tensor)))
+    return best_seconds(
+        {
+            "copy": lambda: [tensor.clone() for _ in range(20)] and None,
+            "encode": lambda: [
+                codec.encode(Embedding(0, plain().encode(tensor))) for _ in range(20)
+            ]
+            and None,
+            "decode": lambda: [decode(codec.decode(frame).tensor) for _ in range(20)] and None,
+        }
+    )
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    example = Example()
+    loops = best_seconds(
+        {"joint": example.joint(), "split": example.split(), "simulated": example.simulated()}
+    )
+    codec = codec_seconds()
+    table = Table(title="Light: measured side by side, one thread")
+    for column in ("what", "figure", "bound"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    ratio = loops["simulated"] / loops["split"]
+    table.add_row("simulated FedSGD epoch ÷ plain split loop", f"{ratio:.2f}", "≤ 1.25")
+    ratio = loops["simulated"] / loops["joint"]
+    table.add_row("simulated FedSGD epoch ÷ joint autograd loop", f"{ratio:.2f}", "≤ 1.4")
+    for passives in (1, 4):
+        rate = messages_per_second(passives)
+        table.add_row(
+            f"messages per second, {passives + 1} parties, null learner", f"{rate:,.0f}", "≥ 40,000"
+        )
+    ratio = (codec["encode"] + codec["decode"]) / codec["copy"]
+    table.add_row("encode + decode 4096×256 float32 ÷ plain copy", f"{ratio:.2f}", "≤ 3")
+    Console().print(table)
+    milliseconds = {name: round(seconds * 1000, 1) for name, seconds in loops.items()}
+    Console().print(f"epoch of {example.plan.per_epoch} batches, ms: {milliseconds}")
+
+
+if __name__ == "__main__":
+    main()
