@@ -59,7 +59,7 @@ def build(table: Mapping[str, Any]) -> Method:
     if not isinstance(name, str):
         raise JobError(f"method.name is {name!r}: it must be text")
     function = find(name)
-    parameters = inspect.signature(function).parameters
+    parameters = _parameters(function, name)
     hints = get_type_hints(function)
     for key, value in options.items():
         if key not in parameters:
@@ -70,6 +70,13 @@ def build(table: Mapping[str, Any]) -> Method:
     if not isinstance(method, Method):
         raise JobError(f"{name} returned {type(method).__name__}: it must return a Method")
     return method
+
+
+def _parameters(function: MethodFunction, name: str) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except ValueError:
+        raise JobError(f"{name} does not tell its options: write a function in Python") from None
 
 
 def _checked(name: str, key: str, value: Any, hint: Any) -> Any:

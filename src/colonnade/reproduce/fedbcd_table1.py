@@ -51,7 +51,7 @@ def reproduce(out: Path | None, seeds: list[int] | None, quick: bool, say: Say) 
     settings = {f"ours, {rate:g}/√(r+1)": tuned}
     if not quick:
         say(f"rounds to target with the code's constant rate of {CODE_RATE:g}")
-        constant = _rounds(CODE_RATE, "none", ("parallel",), chosen, out and out / "code-rate")
+        constant = _rounds(CODE_RATE, "none", orders, chosen, out and out / "code-rate")
         settings[f"ours, constant {CODE_RATE:g}"] = constant
     return _table(settings, orders, chosen)
 

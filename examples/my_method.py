@@ -1,0 +1,33 @@
+"""A method of your own: FedBCD whose number of updates grows with the epochs.
+
+colonnade simulate digits --method examples.my_method:growing --set method.most=8
+"""
+
+from dataclasses import dataclass
+
+from colonnade import Method
+from colonnade.policies.view import Exchange, Role, View
+
+
+@dataclass(frozen=True)
+class Growing:
+    """One update per exchange in the first epoch, one more in each that follows."""
+
+    most: int
+    keep: int = 1
+
+    def holds(self, role: Role) -> bool:
+        return True
+
+    def yields(self, role: Role) -> bool:
+        return False
+
+    def next(self, view: View) -> Exchange | None:
+        newest = view.kept[-1] if view.kept else None
+        allowed = min(self.most, 1 + (newest.round // view.per_epoch if newest else 0))
+        return newest if newest and newest.updates < allowed else None
+
+
+def growing(most: int = 5) -> Method:
+    """Few local updates while the embeddings still change fast, more later."""
+    return Method(local=Growing(most))

@@ -1,0 +1,128 @@
+"""One body of checks that every method must pass; a new file in methods/ joins by itself."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+import torch
+
+from colonnade import methods, simulate
+from colonnade.party.method import Method
+from tests.small import small, with_network
+
+METHODS = methods.known()
+each_method = pytest.mark.parametrize("name", METHODS)
+
+
+def train(name, latency="5ms", **options):
+    case = small(3, method={"name": name}, rounds=20, evaluate_every="10 rounds", **options)
+    return simulate(with_network(case.job, latency=latency), case.data, case.modules)
+
+
+def same(a, b) -> bool:
+    return all(torch.equal(a[p][n], b[p][n]) for p in a for n in a[p])
+
+
+@each_method
+def test_it_is_documented(name):
+    """The paper, the equations, the options, the difference, an example."""
+    text = inspect.getdoc(METHODS[name])
+    assert text is not None
+    assert re.search(r"\b20\d\d\b", text), "no paper"
+    assert "←" in text or "Eq." in text, "no equation"
+    assert ">>>" in text, "no example"
+    for option in inspect.signature(METHODS[name]).parameters:
+        assert re.search(rf"^\s*{option}: ", text, re.MULTILINE), f"{option} is not explained"
+
+
+@each_method
+def test_it_is_a_value(name):
+    assert isinstance(METHODS[name](), Method)
+    assert METHODS[name]() == METHODS[name]()
+    assert methods.build({"name": name}) == METHODS[name]()
+
+
+@each_method
+def test_it_repeats_bit_for_bit(name):
+    first, second = train(name), train(name)
+    assert same(first.weights, second.weights)
+    assert first.history == second.history
+    assert first.parties["p1"].ledger == second.parties["p1"].ledger
+
+
+@each_method
+@pytest.mark.parametrize("parties", [2, 4])
+@pytest.mark.parametrize("label_only", [False, True])
+def test_it_trains_any_number_of_parties(name, parties, label_only):
+    case = small(parties, "split", label_only, method={"name": name}, rounds=60,
+                 optimizer={"name": "sgd", "lr": 0.2}, evaluate_every="20 rounds",
+                 full_loss=True)  # fmt: skip
+    run = simulate(case.job, case.data, case.modules)
+    assert run.status == "end"
+    assert run.history[-1]["full_loss"] < run.history[0]["full_loss"]
+
+
+@each_method
+def test_every_batch_is_used_once_and_in_order(name):
+    run = train(name)
+    assert [row["round"] for row in run.losses] == list(range(1, 21))
+    assert all(party.fresh == 20 for party in run.parties.values())
+    times = [row["time_s"] for row in run.losses]
+    assert times == sorted(times)
+
+
+@each_method
+def test_both_ends_of_every_link_count_the_same(name):
+    run = train(name)
+    leader = run.parties["p1"].ledger
+    for passive in ("p0", "p2"):
+        for entry in run.parties[passive].ledger:
+            mirrored = "received" if entry["direction"] == "sent" else "sent"
+            assert any(
+                (e["peer"], e["direction"], e["kind"], e["bytes"])
+                == (passive, mirrored, entry["kind"], entry["bytes"])
+                for e in leader
+            ), entry
+
+
+@each_method
+def test_a_lock_step_method_learns_the_same_on_any_network(name):
+    if not lock_step(METHODS[name]()):
+        pytest.skip("what this method learns depends on the clock")
+    assert same(train(name, "0ms").weights, train(name, "700ms").weights)
+
+
+def lock_step(method: Method) -> bool:
+    from colonnade.policies.local import Repeat
+    from colonnade.policies.window import Lockstep
+
+    return isinstance(method.window, Lockstep) and isinstance(method.local, Repeat)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"name": "fedsdg"}, "did you mean 'fedsgd'"),
+        ({"name": "fedbcd", "update": 2}, "did you mean 'updates'"),
+        ({"name": "fedbcd", "updates": "two"}, "must be of type int"),
+        ({"name": "fedbcd", "updates": True}, "must be of type int"),
+        ({"name": "fedbcd", "updates": 0}, "at least 1"),
+        ({"name": "fedbcd", "mu": -1}, "0 or more"),
+        ({"name": "fedbcd", "order": "random"}, "choose parallel or sequential"),
+        ({"name": "fedbcd", "reply": "last"}, "needs order='sequential'"),
+        ({"name": "fedsgd", "updates": 2}, "it has none"),
+        ({"name": 7}, "must be text"),
+        ({"name": "no.such:thing"}, "cannot be imported"),
+        ({"name": "math:nothing"}, "no function 'nothing'"),
+        ({"name": "math:pi"}, "not a function"),
+        ({"name": "builtins:dict"}, "does not tell its options"),
+        ({"name": "math:gcd"}, "must return a Method"),
+    ],
+)
+def test_wrong_methods_get_a_sentence(table, words):
+    from colonnade import RequestError
+
+    with pytest.raises(RequestError, match=words):
+        methods.build(table)
