@@ -21,8 +21,19 @@ from rich.table import Table
 from torch import nn
 from torch.nn import functional as F
 
-from colonnade import Compute, Costs, Job, Link, Network, Party, Top, Train, simulate
-from colonnade import simulate_clock, vertical
+from colonnade import (
+    Compute,
+    Costs,
+    Job,
+    Link,
+    Network,
+    Party,
+    Top,
+    Train,
+    simulate,
+    simulate_clock,
+    vertical,
+)
 from colonnade.compress import decode, plain
 from colonnade.data.batches import BatchPlan
 from colonnade.wire.codec import Codec
@@ -153,10 +164,9 @@ def codec_seconds() -> dict[str, float]:
     return best_seconds(
         {
             "copy": lambda: [tensor.clone() for _ in range(20)] and None,
-            "encode": lambda: [
-                codec.encode(Embedding(0, plain().encode(tensor))) for _ in range(20)
-            ]
-            and None,
+            "encode": lambda: (
+                [codec.encode(Embedding(0, plain().encode(tensor))) for _ in range(20)] and None
+            ),
             "decode": lambda: [decode(codec.decode(frame).tensor) for _ in range(20)] and None,
         }
     )

@@ -22,7 +22,19 @@ if TYPE_CHECKING:
         RequestError,
         WireError,
     )
-    from colonnade.job import Compute, Costs, Job, Limits, Link, Network, Party, Top, Train, load
+    from colonnade.job import (
+        Compute,
+        Costs,
+        Job,
+        Limits,
+        Link,
+        Network,
+        Party,
+        Top,
+        Train,
+        load,
+        with_sets,
+    )
     from colonnade.methods.fedbcd import fedbcd
     from colonnade.methods.fedsgd import fedsgd
     from colonnade.party.method import Method
@@ -62,6 +74,7 @@ _HOME = {
     "simulate_clock": "simulation",
     "sweep": "sweeps",
     "vertical": "data.vertical",
+    "with_sets": "job",
 }
 
 __all__ = [
@@ -95,6 +108,7 @@ __all__ = [
     "simulate_clock",
     "sweep",
     "vertical",
+    "with_sets",
 ]
 
 

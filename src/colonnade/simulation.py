@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
+import torch
 from torch import nn
 
 from colonnade.data.vertical import VerticalData
@@ -13,7 +15,7 @@ from colonnade.party.active import Active
 from colonnade.party.evaluation import Evaluation, Observer
 from colonnade.party.learner import NullActive, NullPassive
 from colonnade.party.passive import Passive
-from colonnade.prepare import Contract, prepare
+from colonnade.prepare import Contract, Prepared, prepare
 from colonnade.track.history import History
 from colonnade.track.metrics import METRICS, Metric
 from colonnade.track.run import PartyRun, Run
@@ -31,6 +33,7 @@ def simulate(
     observers: Sequence[Observer] = (),
     should_stop: Callable[[], bool] | None = None,
     rules: Sequence[Rule] = (),
+    threads: int = 1,
 ) -> Run:
     """Train a job in virtual time.
 
@@ -41,6 +44,7 @@ def simulate(
         observers: are told of every round and every evaluation.
         should_stop: asked between events; when true the run ends with status `interrupted`.
         rules: fault rules for the links.
+        threads: of torch, for the time of the run; more than one pays for big models only.
 
     Example:
         >>> from colonnade.job import load
@@ -49,7 +53,22 @@ def simulate(
         (23, 'end')
     """
     prepared = prepare(job, data, models)
+    return simulate_prepared(
+        prepared, observers=observers, should_stop=should_stop, rules=rules, threads=threads
+    )
+
+
+def simulate_prepared(
+    prepared: Prepared,
+    *,
+    observers: Sequence[Observer] = (),
+    should_stop: Callable[[], bool] | None = None,
+    rules: Sequence[Rule] = (),
+    threads: int = 1,
+) -> Run:
+    """Train a job whose data is read and whose models are built; see `simulate`."""
     contract = prepared.contract
+    job = contract.job
     simulator = Simulator(job, rules)
     history = History(contract.plan.per_epoch)
     observer = _Fan([history, *observers])
@@ -59,11 +78,23 @@ def simulate(
         else prepared.passive(name, world)
         for name, world in simulator.worlds.items()
     }
-    status = _run(simulator, parties, should_stop)
+    with _torch_threads(threads):
+        status = _run(simulator, parties, should_stop)
     preprocessing = {name: prepared.preprocessing(name) for name in job.parties}
     return _record(
         contract, prepared.metrics[0], status, history, simulator, parties, preprocessing
     )
+
+
+@contextmanager
+def _torch_threads(threads: int) -> Iterator[None]:
+    """Two threads for small work on two busy cores are many times slower than one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def simulate_clock(

@@ -74,6 +74,24 @@ def test_label_only_active_party_pays_nothing_for_columns():
     assert run.parties["active"].busy_s * 1000 == pytest.approx(ROUNDS * 10)
 
 
+def test_codec_costs_are_paid_where_tensors_are_packed_and_unpacked():
+    """Once for each embedding and gradient at the passive, and at the active for all it reads
+    and each it writes."""
+    job = clock_job(latency=5)
+    costs = msgspec.structs.replace(job.compute.costs, codec="1ms")
+    run = run_clock(msgspec.structs.replace(job, compute=Compute(costs=costs)))
+    assert run.time_s * 1000 == pytest.approx(ROUNDS * (50 + 4))
+
+
+@pytest.mark.parametrize(("active_width", "busy"), [(2, 10 + 30 + 2 * 37), (0, 10 + 2 * 7)])
+def test_top_costs_are_paid_in_local_updates_only(active_width, busy):
+    job = clock_job({"name": "fedbcd", "updates": 3}, latency=5, rounds=1)
+    costs = msgspec.structs.replace(job.compute.costs, top="7ms")
+    job = msgspec.structs.replace(job, compute=Compute(costs=costs))
+    run = run_clock(job, active_width=active_width)
+    assert run.parties["active"].busy_s * 1000 == pytest.approx(busy)
+
+
 def test_recompute_costs_one_forward_more(monkeypatch):
     from colonnade import methods
     from colonnade.party.method import Method

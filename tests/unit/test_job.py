@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade import Compute, Costs, Job, JobError, Link, Network, Party, Top, Train
-from colonnade.job import builtin_names, builtin_text, dumps, from_tables, load, loads, to_tables
+from colonnade.job import (
+    apply_sets,
+    builtin_names,
+    builtin_text,
+    dumps,
+    from_tables,
+    load,
+    loads,
+    to_tables,
+)
 from colonnade.job.digest import digest
 from colonnade.units import duration_ns, rate_bits, show_bytes, show_seconds
 
@@ -93,7 +104,7 @@ def test_any_job_survives_the_round_trip(job):
         ("parties.lab.role=active", "exactly one active party, this one has 2"),
         ("parties.clinic.role=passive", "exactly one active party, this one has 0"),
         ("parties.lab.label=y", "lab is passive and cannot have a label"),
-        ("parties.no way.view=left", "cannot be a party's name"),
+        ("parties.labb.view=left", "names no party of the job: did you mean 'lab'"),
         ("top.kind=sum", r"top\.kind"),
         ("top.module=a:b", r"set top\.kind = 'module'"),
         ("limits.message_bytes=1", "at least 1024"),
@@ -145,6 +156,20 @@ def test_set_reaches_every_party_with_a_star():
     job = load("digits", ["parties.*.optimizer.lr=0.5", "parties.lab.device=cuda:1"])
     assert {party.optimizer["lr"] for party in job.parties.values()} == {0.5}
     assert job.parties["lab"].device == "cuda:1"
+
+
+def test_set_changes_a_part_of_what_the_file_leaves_out():
+    text = "[parties.a]\nrole = 'active'\n[parties.b]\n"
+    tables = tomllib.loads(text)
+    apply_sets(tables, ["parties.*.optimizer.momentum=0.9", "parties.b.model.embedding=3"])
+    job = from_tables(tables)
+    assert job.parties["a"].optimizer == {"name": "sgd", "lr": 0.1, "momentum": 0.9}
+    assert job.parties["b"].model == {"name": "mlp", "embedding": 3}
+
+
+def test_a_partys_name_is_plain():
+    with pytest.raises(JobError, match="cannot be a party's name"):
+        Job(parties={"a b": Party(role="active"), "c": Party()})
 
 
 def test_an_override_keeps_what_it_does_not_name():

@@ -9,6 +9,7 @@ from colonnade.job.files import (
     load,
     loads,
     to_tables,
+    with_sets,
 )
 from colonnade.job.records import Compute, Costs, Job, Limits, Link, Network, Party, Top, Train
 
@@ -30,4 +31,5 @@ __all__ = [
     "load",
     "loads",
     "to_tables",
+    "with_sets",
 ]

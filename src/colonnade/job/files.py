@@ -17,6 +17,11 @@ from colonnade.job.records import Compute, Costs, Job, Link, Network
 
 _SPLIT = {"network": ("link", Network, Link), "compute": ("costs", Compute, Costs)}
 _EITHER = {"epochs": "rounds", "rounds": "epochs"}
+_BEGUN: dict[str, dict[str, Any]] = {
+    "model": {"name": "mlp"},
+    "optimizer": {"name": "sgd", "lr": 0.1},
+}
+"""What a party has without such a table, for a `--set` that changes a part of it."""
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<key>.+?)`(?: - at `\$\.?(?P<at>.*)`)?$")
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<at>.*)`)?$", re.DOTALL)
 
@@ -115,13 +120,27 @@ def apply_sets(tables: dict[str, Any], sets: Iterable[str]) -> None:
             table[keys[-1]] = parse_value(value.strip())
 
 
+def with_sets(job: Job, *sets: str) -> Job:
+    """A job with some settings changed, as `--set` takes them.
+
+    >>> with_sets(load("digits"), "train.epochs=2", "parties.*.optimizer.lr=0.5").train.epochs
+    2
+    """
+    tables = to_tables(job)
+    apply_sets(tables, sets)
+    return from_tables(tables)
+
+
 def _tables_at(tables: dict[str, Any], keys: list[str], text: str) -> list[dict[str, Any]]:
+    """The tables that a path of keys reaches; those that are not in the file yet are begun."""
     found: list[dict[str, Any]] = [tables]
     for depth, key in enumerate(keys):
         below: list[dict[str, Any]] = []
         for table in found:
             names = list(table) if key == "*" else [key]
-            children = [table.setdefault(name, {}) for name in names]
+            if keys[:depth] == ["parties"] and key != "*" and key not in table:
+                raise JobError(f"'{text}' names no party of the job: {nearest(key, table)}")
+            children = [table.setdefault(name, dict(_BEGUN.get(name, {}))) for name in names]
             below += [child for child in children if isinstance(child, dict)]
         if not below:
             raise JobError(f"'{text}' reaches nothing: {'.'.join(keys[: depth + 1])} is no table")

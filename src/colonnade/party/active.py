@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 from colonnade.errors import PartyError
@@ -227,8 +228,9 @@ class Active:
         self.view.updated(exchange, self.world.now())
 
     async def _backward(self, step: Callable[[], None]) -> None:
-        kind = Work.BACKWARD if self.learner.has_features else Work.TOP
-        await self.world.compute(step, kind)
+        """A party without columns has no backward pass of its own to pay for."""
+        with nullcontext() if self.learner.has_features else self.world.off_clock():
+            await self.world.compute(step, Work.BACKWARD)
 
     async def _reply_late(self) -> None:
         """The own updates are done: reply with the last gradient, or with one taken now."""

@@ -130,7 +130,7 @@ def _table(
         notes=[
             f"mean ± deviation over seeds {', '.join(map(str, seeds))}; "
             f"a seed that needs more than {ROUNDS_MAX} rounds is a miss"
-        ],  # fmt: skip
+        ],
         data={"rounds": figures, "seeds": list(seeds)},
     )
 

@@ -1,0 +1,95 @@
+"""The command line. Commands import what they need when they run, so that help comes at once.
+
+Exit codes: 0; 1 when the job failed; 2 when the request is wrong; 130 after Ctrl-C. Whatever is
+not 0 comes with one sentence on standard error; only our own mistakes show a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from colonnade.cli.listing import jobs, methods
+from colonnade.cli.many import compare, demo, sweep
+from colonnade.cli.one import simulate
+from colonnade.cli.paper import reproduce
+from colonnade.errors import ColonnadeError, nearest
+
+# Typer carries its own click or uses the one installed: both name this the base of usage errors.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(
+    name="colonnade",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Train one neural network across organisations that hold different columns of the same "
+    "rows.\n\nBegin with [bold]colonnade demo[/bold].",
+)
+COMMANDS = (demo, simulate, compare, sweep, methods, jobs, reproduce)
+for _command in COMMANDS:
+    app.command()(_command)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"colonnade {version('colonnade')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Options of the command as a whole."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    >>> main(["--version"])
+    colonnade 0.1.0
+    0
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        code = app(args=words, prog_name="colonnade", standalone_mode=False) or 0
+        sys.stdout.flush()
+    except _UsageError as error:
+        return _refuse(_usage_sentence(error, words), 2)
+    except ColonnadeError as error:
+        return _refuse(str(error), error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has left (`colonnade jobs | head`): that is no fault.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        code = 130
+    if code == 130:
+        return _refuse("interrupted", 130)
+    return int(code)
+
+
+def _refuse(sentence: str, code: int) -> int:
+    print(f"colonnade: {' '.join(sentence.split())}", file=sys.stderr)
+    return code
+
+
+def _usage_sentence(error: Any, words: Sequence[str]) -> str:
+    """What typer says of a usage error, with the nearest command and where to find help."""
+    message = error.format_message().rstrip(".")
+    command = words[0]
+    known = [function.__name__ for function in COMMANDS]
+    if message.startswith("No such command"):
+        return f"there is no command '{command}': {nearest(command, known)}"
+    help_of = f"colonnade {command} --help" if command in known else "colonnade --help"
+    return f"{message[0].lower()}{message[1:]}: see {help_of}"

@@ -1,0 +1,83 @@
+"""`colonnade simulate`: one job in virtual time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from colonnade.cli.options import JobName, Json, MethodName, Out, Quiet, Sets, check_out, read_job
+from colonnade.errors import FailedError, RequestError
+
+if TYPE_CHECKING:
+    from colonnade.job.records import Job
+    from colonnade.track.run import Run
+
+
+def simulate(
+    job: JobName,
+    method: MethodName = None,
+    sets: Sets = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="The job's seed: --seed 1.")] = None,
+    out: Out = None,
+    as_json: Json = False,
+    threads: Annotated[
+        int, typer.Option(metavar="N", help="Threads of torch; more than 1 pays for big models.")
+    ] = 1,
+    quiet: Quiet = False,
+) -> None:
+    """Train one job in virtual time, and say what it cost.
+
+    Example: colonnade simulate digits --method fedbcd:updates=5 --out runs/digits
+    """
+    if threads < 1:
+        raise RequestError(f"--threads is {threads}: it must be 1 or more")
+    record = read_job(job, sets, method, seed)
+    check_out(out)
+    run = _follow(record, threads, quiet)
+    if out is not None:
+        run.save(out)
+    _show(run, as_json)
+    _judge(run, out)
+
+
+def _follow(job: Job, threads: int, quiet: bool) -> Run:
+    from colonnade.cli import screen
+    from colonnade.prepare import prepare
+    from colonnade.simulation import simulate_prepared
+    from colonnade.track.progress import follow_run
+
+    prepared = prepare(job)
+    rounds = prepared.contract.rounds
+    with follow_run(screen.stderr(), rounds, quiet) as observer, screen.ctrl_c() as stopped:
+        return simulate_prepared(
+            prepared, observers=[observer], should_stop=stopped, threads=threads
+        )
+
+
+def _show(run: Run, as_json: bool) -> None:
+    from colonnade.cli import screen
+    from colonnade.comparison import method_text
+    from colonnade.track.table import run_table
+
+    summary = run.summary()
+    if as_json:
+        screen.show_json(summary)
+        return
+    screen.show(f"{run.job.name}, {method_text(run.job.method)}, seed {run.job.seed}\n")
+    screen.show(run_table(summary))
+
+
+def _judge(run: Run, out: Path | None) -> None:
+    """An ending that is not as asked for is said, and is an exit code."""
+    from colonnade.cli.screen import StoppedError
+
+    kept = "" if out is None else f"; the run folder {out} has what there is"
+    if run.status == "interrupted":
+        raise StoppedError(f"interrupted after {run.rounds} rounds{kept}")
+    if run.status == "diverged":
+        raise FailedError(
+            f"the training diverged after {run.rounds} rounds: lower the learning rates, as with "
+            f"--set 'parties.*.optimizer.lr=0.01'{kept}"
+        )

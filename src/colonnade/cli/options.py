@@ -1,0 +1,134 @@
+"""Options that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from colonnade.errors import JobError, RequestError
+
+if TYPE_CHECKING:
+    from colonnade.job.records import Job
+
+JobName = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB", help="A job file, or the name of a built-in job (see colonnade jobs)."
+    ),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a field of the job; * is every party. Repeat for more: "
+        "--set train.epochs=5 --set 'parties.*.optimizer.lr=0.01'.",
+    ),
+]
+MethodName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="METHOD",
+        help="Train with this method instead of the job's: fedsgd, fedbcd:updates=5, "
+        "package.module:function.",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Save everything in this folder: --out runs/first."),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON, and nothing else, on standard output."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="How many runs go side by side; by default one on each core."),
+]
+
+
+def split_commas(text: str) -> list[str]:
+    """Pieces between commas, but for commas within brackets, braces and quotes.
+
+    >>> split_commas("0.1,[64, 32],a")
+    ['0.1', '[64, 32]', 'a']
+    """
+    pieces, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        else:
+            depth += (letter in "[{(") - (letter in "]})")
+        if letter == "," and depth == 0 and not quote:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return [piece.strip() for piece in pieces if piece.strip()]
+
+
+def read_seeds(text: str) -> list[int]:
+    """The seeds of `0,1,2`.
+
+    >>> read_seeds("0,1,2")
+    [0, 1, 2]
+    """
+    pieces = split_commas(text)
+    if not pieces or not all(piece.isdecimal() for piece in pieces):
+        raise RequestError(f"'{text}' is not a list of seeds: write whole numbers, as in 0,1,2")
+    return [int(piece) for piece in pieces]
+
+
+def read_grid(texts: list[str]) -> dict[str, list[Any]]:
+    """The fields and values of `--grid field=v1,v2`.
+
+    >>> read_grid(["train.batch_size=32,64"])
+    {'train.batch_size': [32, 64]}
+    """
+    from colonnade.job.files import parse_value
+
+    grid: dict[str, list[Any]] = {}
+    for text in texts:
+        field, equals, values = text.partition("=")
+        pieces = split_commas(values)
+        if not equals or not field.strip() or not pieces:
+            raise JobError(f"'{text}' is not a grid: write --grid train.batch_size=32,64")
+        grid[field.strip()] = [parse_value(piece) for piece in pieces]
+    return grid
+
+
+def read_job(
+    name: str, sets: list[str] | None = None, method: str | None = None, seed: int | None = None
+) -> Job:
+    """The job of a command line; a method given there drops the options of the job's own."""
+    from colonnade.job.files import load
+
+    if method is None:
+        return load(name, sets or [], seed=seed)
+    from colonnade.comparison import parse_method
+    from colonnade.track.table import toml_text
+
+    table = parse_method(method)
+    own = [f"method.{key}={toml_text(value)}" for key, value in table.items() if key != "name"]
+    return load(name, [*own, *(sets or [])], method=table["name"], seed=seed)
+
+
+def check_out(out: Path | None) -> None:
+    """Refuse a folder that cannot be written, before anything is trained; leaves no trace."""
+    if out is None:
+        return
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    probe = out / ".colonnade-probe"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe.write_text("")
+        probe.unlink()
+        for folder in made:
+            folder.rmdir()
+    except OSError as error:
+        why = "it is a file" if out.is_file() else str(error.strerror or error).lower()
+        raise RequestError(f"--out {out} cannot be written: {why}") from None

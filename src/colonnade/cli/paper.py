@@ -1,0 +1,48 @@
+"""`colonnade reproduce`: a paper's table, ours beside it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated
+
+import typer
+
+from colonnade.cli.options import Json, Out, Quiet, check_out, read_seeds
+from colonnade.errors import RequestError, nearest
+
+
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Which table; without a name, those that there are."),
+    ] = None,
+    out: Out = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="N,N", help="Other seeds than the table's own: --seeds 0,1."),
+    ] = None,
+    as_json: Json = False,
+    fast: Annotated[
+        bool, typer.Option("--quick", help="A smaller version, to see that it works.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compute a paper's table anew, and show it beside the paper's.
+
+    Example: colonnade reproduce pasta-timing --out runs/pasta-timing
+    """
+    from colonnade.cli import screen
+
+    # By name: the package is imported when it is asked for, as everything here.
+    known = importlib.import_module("colonnade.reproduce").known()
+    if name is None:
+        names = sorted(known)
+        screen.show_json(names) if as_json else screen.show("\n".join(names))
+        return
+    if name not in known:
+        raise RequestError(f"there is nothing to reproduce named '{name}': {nearest(name, known)}")
+    chosen = None if seeds is None else read_seeds(seeds)
+    check_out(out)
+    console = screen.stderr()
+    result = known[name](out, chosen, fast, (lambda text: None) if quiet else console.print)
+    screen.show_json(result.to_dict()) if as_json else screen.show(result.table())

@@ -1,0 +1,140 @@
+"""How far runs are, said on standard error: a bar on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from colonnade.trials import OnDone, Trial
+from colonnade.units import show_seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    from colonnade.party.evaluation import Evaluation, Observer
+
+LINES = 20
+"""How many lines a training prints at most where there is no terminal."""
+
+
+class Silent:
+    """Follows a training and says nothing."""
+
+    def on_round(self, round: int, now_ns: int, loss: float) -> None:
+        """A round was aggregated."""
+
+    def on_evaluation(
+        self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool
+    ) -> None:
+        """A round was judged."""
+
+
+class Lines(Silent):
+    """Prints a line for an evaluation, at most every 5 % of the rounds."""
+
+    def __init__(self, console: Console, rounds: int) -> None:
+        self._console = console
+        self._rounds = rounds
+        self._due = 0.0
+        self._loss = 0.0
+
+    def on_round(self, round: int, now_ns: int, loss: float) -> None:
+        """Remember the loss."""
+        self._loss = loss
+
+    def on_evaluation(
+        self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool
+    ) -> None:
+        """Print, unless the last line is too near."""
+        done = evaluation.round + 1
+        if done < self._due and done < self._rounds:
+            return
+        self._due = done + self._rounds / LINES
+        self._console.print(
+            f"round {done} of {self._rounds}, {_figures(now_ns, self._loss, measured)}"
+        )
+
+
+class Bar(Silent):
+    """Moves a bar with every round; beside it the virtual time, the loss and the metric."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+        self._measured: Mapping[str, float] = {}
+
+    def on_round(self, round: int, now_ns: int, loss: float) -> None:
+        """Move the bar."""
+        figures = _figures(now_ns, loss, self._measured)
+        self._progress.update(self._task, completed=round + 1, figures=figures)
+
+    def on_evaluation(
+        self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool
+    ) -> None:
+        """Show the metric from here on."""
+        self._measured = measured
+
+
+def _figures(now_ns: int, loss: float, measured: Mapping[str, float]) -> str:
+    metrics = [f"{name} {value:.3f}" for name, value in measured.items() if "loss" not in name]
+    return ", ".join([show_seconds(now_ns / 1e9), f"loss {loss:.3f}", *metrics])
+
+
+@contextmanager
+def follow_run(console: Console, rounds: int, quiet: bool) -> Iterator[Observer]:
+    """An observer of one training, fit for where its output goes."""
+    if quiet:
+        yield Silent()
+    elif not console.is_terminal:
+        yield Lines(console, rounds)
+    else:
+        with _bar(console, "round") as progress:
+            yield Bar(progress, progress.add_task("", total=rounds, figures=""))
+
+
+@contextmanager
+def follow_runs(console: Console, total: int, quiet: bool) -> Iterator[OnDone]:
+    """Counts the runs that are done, fit for where its output goes."""
+    done = 0
+    if quiet:
+        yield lambda trial: None
+    elif not console.is_terminal:
+
+        def line(trial: Trial) -> None:
+            nonlocal done
+            done += 1
+            console.print(f"run {done} of {total}: {_ending(trial)}")
+
+        yield line
+    else:
+        with _bar(console, "runs") as progress:
+            task = progress.add_task("", total=total, figures="")
+            yield lambda trial: progress.update(task, advance=1, figures=_ending(trial))
+
+
+def _ending(trial: Trial) -> str:
+    name = trial.label if ", seed " in trial.label else f"{trial.label}, seed {trial.job.seed}"
+    if trial.bad or trial.summary is None:
+        return f"{name}: {trial.status}"
+    metric, time_s = trial.summary["metric"], trial.summary["time_to_target_s"]
+    final = "" if metric["final"] is None else f", {metric['name']} {metric['final']:.3f}"
+    if trial.summary["target"] is None:
+        return f"{name}{final}"
+    return f"{name}{final}, " + (
+        "missed" if time_s is None else f"{show_seconds(time_s)} to target"
+    )
+
+
+def _bar(console: Console, unit: str) -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    return Progress(
+        TextColumn(unit),
+        MofNCompleteColumn(),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[figures]}", markup=False),
+        console=console,
+        transient=True,
+    )

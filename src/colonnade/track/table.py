@@ -1,0 +1,224 @@
+"""Figures for people: means and deviations, and the tables that show them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+from colonnade.units import show_bytes, show_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("time_to_target_s", "time", show_seconds),
+    ("rounds_to_target", "rounds", lambda count: f"{count:.0f}"),
+    ("bytes_to_target", "bytes", show_bytes),
+)
+SPENT = {"time_to_target_s": "time_s", "rounds_to_target": "rounds", "bytes_to_target": "bytes"}
+"""What a run costs in all, where there is no target to cost something."""
+GAP = 2
+"""What lies between two columns."""
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: NaN and infinity become None.
+
+    >>> plain({"loss": float("nan"), "rounds": (1, 2)})
+    {'loss': None, 'rounds': [1, 2]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+def toml_text(value: Any) -> str:
+    """A value as TOML writes it in one line.
+
+    >>> toml_text({"name": "sgd", "lr": 0.1, "nesterov": True})
+    '{name = "sgd", lr = 0.1, nesterov = true}'
+    """
+    if isinstance(value, Mapping):
+        pairs = (f"{_toml_key(key)} = {toml_text(item)}" for key, item in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_text(item) for item in value) + "]"
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def _toml_key(key: str) -> str:
+    return key if key.replace("_", "").replace("-", "").isalnum() else json.dumps(key)
+
+
+def spread(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """The mean and the sample standard deviation; the latter is 0 for one value.
+
+    >>> spread([1.0, 3.0])
+    (2.0, 1.4142135623730951)
+    """
+    if not values:
+        return None, None
+    return fmean(values), stdev(values) if len(values) > 1 else 0.0
+
+
+def show_spread(
+    mean: float, deviation: float, show: Callable[[float], str], count: int, total: int
+) -> str:
+    """A mean with its unit, its deviation in the same unit, and of how many it is the mean.
+
+    >>> show_spread(134.2, 5.13, show_seconds, 3, 3), show_spread(134.2, 0.0, show_seconds, 1, 3)
+    ('134 s ± 5', '134 s (1/3)')
+    """
+    text = show(mean)
+    if count > 1:
+        number = text.partition(" ")[0]
+        scaled = deviation * float(number) / mean if mean else deviation
+        places = len(number.partition(".")[2])
+        if scaled > 0:
+            # Two figures of a deviation say all that a few seeds know.
+            places = max(0, min(places, 1 - math.floor(math.log10(scaled))))
+        text += f" ± {scaled:.{places}f}"
+    return text if count == total else f"{text} ({count}/{total})"
+
+
+def _blank() -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+
+
+def comparison_table(
+    rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = (), width: int | None = None
+) -> Table:
+    """A comparison: a row for each method, from `Comparison.rows()`; notes go below.
+
+    Where the table is wider than `width`, a figure breaks before its count of runs.
+    """
+    metric, target = rows[0]["metric"] or "metric", rows[0]["target"]
+    to_target = "" if target is None else f"\nto {target:g}"
+    columns = {metric: [_final(row) for row in rows]}
+    for key, name, show in COSTS:
+        columns[name + to_target] = [_cost(row, key, show) for row in rows]
+    if target is not None:
+        ratios = [row["speed_up"] for row in rows]
+        columns["speed-\nup"] = ["–" if ratio is None else f"{ratio:.2f}×" for ratio in ratios]
+    names = [row["method"] for row in rows]
+    if width is not None and _width([names, *columns.values()]) > width:
+        columns = {key: [cell.replace(" (", "\n(") for cell in columns[key]] for key in columns}
+    table = _blank()
+    table.add_column("method", overflow="fold")
+    for heading in columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for cells in zip(names, *columns.values(), strict=True):
+        table.add_row(*cells)
+    if notes:
+        table.caption = "\n".join(notes)
+        table.caption_justify = "left"
+    return table
+
+
+def _width(columns: Sequence[Sequence[str]]) -> int:
+    return sum(max(map(len, cells)) + GAP for cells in columns) - GAP
+
+
+def _final(row: Mapping[str, Any]) -> str:
+    if row["final_mean"] is None:
+        return "failed" if row["failed"] else "–"
+    mean, deviation, good = row["final_mean"], row["final_deviation"], row["runs"] - row["failed"]
+    return show_spread(mean, deviation, "{:.3f}".format, good, row["runs"])
+
+
+def _cost(row: Mapping[str, Any], name: str, show: Callable[[float], str]) -> str:
+    good = row["reached"]
+    if row["target"] is None:
+        name, good = SPENT[name], row["runs"] - row["failed"]
+    mean = row[f"{name}_mean"]
+    if mean is None:
+        return "failed" if row["target"] is None else "missed"
+    return show_spread(mean, row[f"{name}_deviation"], show, good, row["runs"])
+
+
+def sweep_table(sweep: Mapping[str, Any]) -> Table:
+    """A sweep: a row for each point, best first, from `Sweep.to_dict()`."""
+    table = _blank()
+    fields = list(sweep["points"][0]["settings"])
+    for field in fields:
+        table.add_column(field, overflow="fold")
+    table.add_column("loss", justify="right", no_wrap=True)
+    table.add_column("metric", justify="right", no_wrap=True)
+    for rank, point in enumerate(sweep["points"]):
+        runs = list(point["runs"].values())
+        measured = [run["metric"] for run in runs if run["metric"]]
+        finals = [metric["final"] for metric in measured if metric["final"] is not None]
+        endings = ", ".join(sorted({run["status"] for run in runs if run["loss"] is None}))
+        table.add_row(
+            *(_bare(point["settings"][field]) for field in fields),
+            f"{point['loss']:.4g}" if point["loss"] is not None else endings,
+            f"{measured[0]['name']} {fmean(finals):.3f}" if finals else "–",
+            style="bold" if rank == 0 and point["loss"] is not None else "",
+        )
+    return table
+
+
+def _bare(value: Any) -> str:
+    return value if isinstance(value, str) else toml_text(value)
+
+
+def run_table(summary: Mapping[str, Any]) -> RenderableType:
+    """One run: its result, what it cost, and what each party did, from `Run.summary()`."""
+    from rich.console import Group
+    from rich.table import Table
+
+    facts = Table.grid(padding=(0, 3))
+    metric = summary["metric"]
+    facts.add_row(metric["name"], _value(metric["final"], metric["best"]))
+    if summary["target"] is not None:
+        facts.add_row(f"to {summary['target']:g}", _to_target(summary))
+    facts.add_row(
+        "in all",
+        f"{show_seconds(summary['time_s'])}, {summary['rounds']} rounds "
+        f"({summary['epochs']:.3g} epochs), {show_bytes(summary['bytes']['total'])}",
+    )
+    return Group(facts, "", _party_table(summary))
+
+
+def _value(final: float | None, best: float | None) -> str:
+    if final is None:
+        return "none measured"
+    return f"{final:.4f}" if best is None or best == final else f"{final:.4f} (best {best:.4f})"
+
+
+def _to_target(summary: Mapping[str, Any]) -> str:
+    if summary["time_to_target_s"] is None:
+        return "missed"
+    return ", ".join(
+        f"{show(summary[name])}{' rounds' if heading == 'rounds' else ''}"
+        for name, heading, show in COSTS
+    )
+
+
+def _party_table(summary: Mapping[str, Any]) -> Table:
+    table = _blank()
+    table.add_column("party")
+    for heading in ("fresh updates", "local updates", "busy", "idle", "idle share"):
+        table.add_column(heading, justify="right")
+    for name, updates in summary["updates"].items():
+        busy, idle = summary["busy_s"][name], summary["idle_s"][name]
+        table.add_row(
+            name,
+            str(updates["fresh"]),
+            str(updates["local"]),
+            show_seconds(busy),
+            show_seconds(idle),
+            f"{idle / (busy + idle):.0%}" if busy + idle else "–",
+        )
+    return table
