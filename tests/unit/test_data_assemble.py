@@ -221,7 +221,7 @@ def test_a_star_leaves_out_label_id_and_weight(files):
         ([1, 5, 9, 9] * 10, {}, "multiclass", 3),
         ([1.0, 5.0, 9.0, 9.0] * 10, {}, "multiclass", 3),
         ([1, 5, 9, 9] * 10, {"loss": "huber"}, "regression", 1),
-        ([1, 5, 9, 9] * 10, {"metric": "mae"}, "regression", 1),
+        ([1, 5, 9, 9] * 10, {"metric": "mae"}, "multiclass", 3),
         (np.linspace(0, 1, COUNT), {}, "regression", 1),
     ],
 )

@@ -147,8 +147,8 @@ def _from_files(job: Job) -> VerticalData:
 
 
 def _wants_regression(job: Job) -> bool:
-    """Whole numbers look like classes; a loss or metric for quantities says that they are not."""
-    return job.train.loss in _REGRESSION_LOSSES or job.train.metric == "mae"
+    """Whole numbers look like classes; a loss for quantities says that they are not."""
+    return job.train.loss in _REGRESSION_LOSSES
 
 
 def _labels_of(part: Part) -> Array:

@@ -108,7 +108,9 @@ def choose(name: str, task: str, classes: int) -> Metric:
     fitting = [other.name for other in METRICS.values() if task in other.tasks]
     if task not in metric.tasks or (name == "top5" and classes <= 5):
         count = f" with {classes} classes" if task == "multiclass" else ""
+        cure = " (for quantities set train.loss = 'mse')" if metric.tasks == ("regression",) else ""
         raise JobError(
-            f"the metric '{name}' does not fit a {task} task{count}: choose {' or '.join(fitting)}"
+            f"the metric '{name}' does not fit a {task} task{count}: "
+            f"choose {' or '.join(fitting)}{cure}"
         )
     return metric
