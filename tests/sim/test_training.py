@@ -433,6 +433,15 @@ def test_a_tensor_of_the_wrong_shape_is_refused(monkeypatch):
         run(case)
 
 
+def test_a_party_that_sends_ahead_of_its_window_is_refused(monkeypatch):
+    from colonnade.policies.window import Lockstep
+
+    monkeypatch.setattr(Lockstep, "may_send", lambda self, view: view.in_flight < 3)
+    case = small(3, rounds=5)
+    with pytest.raises(PartyError, match="lets 1 be in flight"):
+        run(case)
+
+
 def test_another_job_is_refused_before_any_data(monkeypatch):
     from colonnade import prepare
 

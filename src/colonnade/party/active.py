@@ -130,6 +130,11 @@ class Active:
                 raise PartyError(
                     f"{sender} sent round {message.round} after {self.view.arrived[sender]}"
                 )
+            if message.round - self.view.round >= self.method.window.most:
+                raise PartyError(
+                    f"{sender} sent round {message.round} while round {self.view.round} is open: "
+                    f"its method lets {self.method.window.most} be in flight"
+                )
             self.view.arrived[sender] = message.round
             self.inbox[sender][message.round] = message.tensor
         elif isinstance(message, EvaluationEmbedding):
@@ -152,7 +157,7 @@ class Active:
         self._close_round()
         over = view.round == view.rounds or self.reason is not None
         if (evaluation := self.evaluations.ready()) is not None:
-            self._judge(evaluation)
+            await self._judge(evaluation)
         elif over and not self.evaluations.pending:
             self.reason = self.reason or "end"
             return True
@@ -270,11 +275,13 @@ class Active:
                 self.evaluations.capture(done, self.learner.capture)
             self.closed = self.view.round
 
-    def _judge(self, evaluation: Evaluation) -> None:
+    async def _judge(self, evaluation: Evaluation) -> None:
         """All answers to an evaluation are here: measure, and perhaps end the run."""
         measured: dict[str, float] = {}
-        for split, pieces in evaluation.pieces.items():
-            measured |= self.learner.judge(evaluation.models, split, pieces)
+        with self.world.off_clock():
+            for split, pieces in evaluation.pieces.items():
+                judge = partial(self.learner.judge, evaluation.models, split, pieces)
+                measured |= await self.world.compute(judge, Work.AGGREGATE)
         reason = self.evaluations.settle(evaluation, measured)
         self.learner.settle(self.evaluations.best, self.evaluations.judged)
         is_best = self.evaluations.best == evaluation.round

@@ -7,9 +7,10 @@ order in `_act` is the whole schedule; everything a method changes is an answer 
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 from colonnade.errors import PartyError
-from colonnade.party.learner import PassiveLearner
+from colonnade.party.learner import PassiveLearner, Split
 from colonnade.party.setup import Outcome, Setup
 from colonnade.policies.view import Exchange, Role
 from colonnade.wire.messages import (
@@ -189,8 +190,10 @@ class Passive:
         """Evaluation embeddings with the weights of the round that was asked for."""
         self.learner.keep(question.round)
         with self.world.off_clock():
-            for split in ("train", "test") if question.train_too else ("test",):
-                for start, packed in self.learner.evaluate(split):
+            splits: tuple[Split, ...] = ("train", "test") if question.train_too else ("test",)
+            for split in splits:
+                embed = partial(self.learner.evaluate, split)
+                for start, packed in await self.world.compute(embed, Work.FORWARD):
                     answer = EvaluationEmbedding(question.round, split, start, packed)
                     await self.world.send(self.active, answer)
 

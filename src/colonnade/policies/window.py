@@ -11,6 +11,11 @@ from colonnade.policies.view import View
 class WindowPolicy(Protocol):
     """Decides when a passive party sends, and which signal the active party gives."""
 
+    @property
+    def most(self) -> int:
+        """The most exchanges that may ever be in flight; the active party refuses more."""
+        ...
+
     def refill(self, view: View) -> int:
         """How many batches to send before the reply at hand is used."""
         ...
@@ -35,6 +40,8 @@ class WindowPolicy(Protocol):
 @dataclass(frozen=True)
 class Lockstep:
     """One exchange at a time."""
+
+    most = 1
 
     def refill(self, view: View) -> int:
         """Nothing is sent before the reply is used."""
