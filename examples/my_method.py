@@ -1,6 +1,6 @@
 """A method of your own: FedBCD whose number of updates grows with the epochs.
 
-colonnade simulate digits --method examples.my_method:growing --set method.most=8
+colonnade simulate digits --method examples.my_method:growing --set method.most=4
 """
 
 from dataclasses import dataclass

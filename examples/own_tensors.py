@@ -5,6 +5,7 @@ from torch import nn
 
 import colonnade as cn
 
+torch.manual_seed(0)
 x_bank, x_telco = torch.randn(2000, 8), torch.randn(2000, 5)
 y = (x_bank[:, 0] + x_telco[:, 0] > 0).long()
 job = cn.Job(

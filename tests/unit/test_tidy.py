@@ -81,12 +81,6 @@ def test_functions_and_files_stay_short(path):
             assert length <= 70, f"{node.name} has {length} lines"
 
 
-def test_the_heart_is_readable_in_one_sitting():
-    for program in ("active.py", "passive.py"):
-        lines = (SOURCE / "party" / program).read_text().count("\n")
-        assert lines <= 300, program
-
-
 def test_public_names_are_complete_and_sorted():
     assert colonnade.__all__ == sorted(colonnade.__all__)
     for public in colonnade.__all__:

@@ -89,7 +89,11 @@ def compare(
     sets: Sets = None,
     tuned: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Take each method's best settings from this sweep."),
+        typer.Option(
+            metavar="DIR",
+            help="Take each method's best settings from this sweep; a method that it has no point "
+            "of takes the best of all points (a rate tuned for one, the same for all).",
+        ),
     ] = None,
     out: Out = None,
     as_json: Json = False,

@@ -75,9 +75,13 @@ def _judge(run: Run, out: Path | None) -> None:
 
     kept = "" if out is None else f"; the run folder {out} has what there is"
     if run.status == "interrupted":
-        raise StoppedError(f"interrupted after {run.rounds} rounds{kept}")
+        raise StoppedError(f"interrupted after {_rounds(run)}{kept}")
     if run.status == "diverged":
         raise FailedError(
-            f"the training diverged after {run.rounds} rounds: lower the learning rates, as with "
+            f"the training diverged after {_rounds(run)}: lower the learning rates, as with "
             f"--set 'parties.*.optimizer.lr=0.01'{kept}"
         )
+
+
+def _rounds(run: Run) -> str:
+    return "1 round" if run.rounds == 1 else f"{run.rounds} rounds"

@@ -23,6 +23,7 @@ _BEGUN: dict[str, dict[str, Any]] = {
 }
 """What a party has without such a table, for a `--set` that changes a part of it."""
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<key>.+?)`(?: - at `\$\.?(?P<at>.*)`)?$")
+_QUANTITIES = re.compile(r"^(network|compute)\b")
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<at>.*)`)?$", re.DOTALL)
 
 
@@ -199,8 +200,10 @@ def _sentence(message: str) -> str:
     match = _AT.match(message)
     assert match is not None
     what = match["what"].replace("`", "")
-    where = (match["at"] or "the job").replace("[...]", ".*").replace("link.", "")
-    return f"{where}: {what[0].lower()}{what[1:]}"
+    where = (match["at"] or "the job").replace("[...]", ".*")
+    where = where.replace("link.", "").replace("costs.", "").replace("overrides.", "")
+    cure = ": write a quantity with its unit, as in '50ms'" if _QUANTITIES.match(where) else ""
+    return f"{where}: {what[0].lower()}{what[1:]}{cure}"
 
 
 def to_tables(job: Job) -> dict[str, Any]:

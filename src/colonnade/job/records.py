@@ -13,106 +13,38 @@ from typing import Any, Literal
 
 import msgspec
 
-from colonnade.errors import JobError, nearest
+from colonnade.errors import nearest
+from colonnade.job.train import Record, Train, require
 from colonnade.units import duration_ns, rate_bits
+
+__all__ = [
+    "Compute",
+    "Costs",
+    "Job",
+    "Limits",
+    "Link",
+    "Network",
+    "Party",
+    "Record",
+    "Steps",
+    "Top",
+    "Train",
+]
 
 Steps = list[tuple[str, str]]
 """A quantity that changes over time: `[["0s", "50ms"], ["10s", "1s"]]`."""
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The common shape of all records of a job."""
-
-
-def _require(condition: bool, sentence: str) -> None:
-    if not condition:
-        raise JobError(sentence)
 
 
 def _check_steps(value: str | Steps, field: str, read: Any) -> None:
     if isinstance(value, str):
         read(value)
         return
-    _require(len(value) > 0, f"{field} is an empty list: give one quantity, or [[time, quantity]]")
+    require(len(value) > 0, f"{field} is an empty list: give one quantity, or [[time, quantity]]")
     times = [duration_ns(time) for time, _ in value]
     for _, quantity in value:
         read(quantity)
-    _require(times[0] == 0, f"{field} must say what holds from the start: begin its list at '0s'")
-    _require(times == sorted(set(times)), f"the times of {field} must grow from step to step")
-
-
-class Train(Record, frozen=True, kw_only=True):
-    """How long, in which batches, towards what (the `[train]` table)."""
-
-    epochs: int | None = None
-    """Passes over the training rows. Give this or `rounds`; with neither it is 10 epochs."""
-    rounds: int | None = None
-    """Exchanges in all, instead of `epochs`."""
-    batch_size: int = 256
-    shuffle: Literal["epoch", "once", "never"] = "epoch"
-    """A new order every epoch, one order for all epochs, or the order of the rows."""
-    drop_last: bool = False
-    """Leave out the last batch of an epoch when it is smaller than the others."""
-    labels: Literal["private", "shared"] = "private"
-    """Whether passive parties may see the labels (snapshot methods need that)."""
-    loss: Literal["auto", "bce", "cross_entropy", "mse", "l1", "huber"] = "auto"
-    class_weights: Literal["none", "balanced"] | list[float] = "none"
-    pos_weight: float | None = None
-    clip_norm: float | None = None
-    """Each party scales its own gradients down to this norm; nobody sees the joint gradient."""
-    dtype: Literal["float32", "float64"] = "float32"
-    metric: Literal["auto", "accuracy", "top5", "auc", "f1", "mae"] = "auto"
-    extra_metrics: list[str] = []
-    """Metrics to record beside `metric`."""
-    target: float | None = None
-    stop: Literal["end", "target"] = "end"
-    """Whether reaching the target ends the run."""
-    patience: int | None = None
-    """Evaluations without a better metric after which the run ends."""
-    evaluate_every: str = "1 epoch"
-    """`"2 epochs"`, `"100 rounds"` or `"never"`."""
-    full_loss: bool = False
-    """Evaluate the loss on all training rows too (the running loss is always recorded)."""
-    test: float = 0.2
-    """Share of the rows held out, for data without a test part of its own."""
-    split_seed: int = 0
-    """Decides which rows are held out; apart from `seed`, so that seeds share one test set."""
-    checkpoint_every: int | None = None
-    """Rounds between the checkpoints of a run over the network. All parties must agree on it."""
-
-    def __post_init__(self) -> None:
-        _require(
-            self.epochs is None or self.rounds is None,
-            "train has both epochs and rounds: keep the one that should end the run",
-        )
-        for field in ("epochs", "rounds", "batch_size", "patience", "checkpoint_every"):
-            value = getattr(self, field)
-            _require(value is None or value >= 1, f"train.{field} is {value}: it must be 1 or more")
-        for field in ("pos_weight", "clip_norm"):
-            value = getattr(self, field)
-            _require(value is None or value > 0, f"train.{field} is {value}: it must be positive")
-        _require(0 <= self.test < 1, f"train.test is {self.test}: give a share from 0 to below 1")
-        _require(
-            self.stop == "end" or self.target is not None,
-            "train.stop is 'target' but there is no train.target: set one",
-        )
-        self.evaluation_period()
-
-    def evaluation_period(self) -> tuple[int, Literal["epoch", "round"]] | None:
-        """How often to evaluate, as a count and a unit; None for never.
-
-        >>> Train(evaluate_every="100 rounds").evaluation_period()
-        (100, 'round')
-        """
-        if self.evaluate_every == "never":
-            return None
-        match = re.fullmatch(r"(\d+) (epoch|round)s?", self.evaluate_every)
-        if match is None or int(match[1]) < 1:
-            raise JobError(
-                f"train.evaluate_every is '{self.evaluate_every}': "
-                "write '1 epoch', '100 rounds' or 'never'"
-            )
-        return int(match[1]), "epoch" if match[2] == "epoch" else "round"
+    require(times[0] == 0, f"{field} must say what holds from the start: begin its list at '0s'")
+    require(times == sorted(set(times)), f"the times of {field} must grow from step to step")
 
 
 class Link(Record, frozen=True, kw_only=True):
@@ -154,7 +86,7 @@ class Network(Record, frozen=True, kw_only=True):
     """The links: one for all, and those that differ, by passive party."""
 
     link: Link = Link()
-    overrides: dict[str, Link] = {}
+    overrides: dict[str, Link] = msgspec.field(default_factory=dict)
 
     def of(self, party: str) -> Link:
         """The link of a passive party."""
@@ -165,7 +97,7 @@ class Compute(Record, frozen=True, kw_only=True):
     """The costs: one for all, and those that differ, by party."""
 
     costs: Costs = Costs()
-    overrides: dict[str, Costs] = {}
+    overrides: dict[str, Costs] = msgspec.field(default_factory=dict)
 
     def of(self, party: str) -> Costs:
         """The costs of a party."""
@@ -188,10 +120,10 @@ class Party(Record, frozen=True, kw_only=True):
     """The label file of the held-out rows, where labels come as files."""
     sample_weight: str | None = None
     """A column that says how much each row counts. Active party only."""
-    columns: list[str] = []
+    columns: list[str] = msgspec.field(default_factory=list)
     """Names or patterns (`PAY_*`) of its feature columns; empty: none of its own at the active
     party, all of its table at a passive one."""
-    categorical: list[str] = []
+    categorical: list[str] = msgspec.field(default_factory=list)
     """Columns of numbers that are codes, not quantities (text columns always are)."""
     view: str | None = None
     """Its part of each image: `left`, `bottom`, `top-left`, `strip 2/8`, `columns 0:3`."""
@@ -208,7 +140,7 @@ class Top(Record, frozen=True, kw_only=True):
     """The active party's fusion model (the `[top]` table)."""
 
     kind: Literal["split", "agg", "dot", "module"] = "split"
-    hidden: list[int] = []
+    hidden: list[int] = msgspec.field(default_factory=list)
     dropout: float = 0.0
     bias: bool = True
     module: str | None = None
@@ -217,11 +149,11 @@ class Top(Record, frozen=True, kw_only=True):
     """Its own optimizer; without one it shares the active party's."""
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             (self.kind == "module") == (self.module is not None) or self.kind == "module",
             "top.module is set but top.kind is not 'module': set top.kind = 'module'",
         )
-        _require(0 <= self.dropout < 1, f"top.dropout is {self.dropout}: give 0 to below 1")
+        require(0 <= self.dropout < 1, f"top.dropout is {self.dropout}: give 0 to below 1")
 
 
 class Limits(Record, frozen=True, kw_only=True):
@@ -232,8 +164,8 @@ class Limits(Record, frozen=True, kw_only=True):
     """How many messages wait on one link or in one inbox before the sender waits."""
 
     def __post_init__(self) -> None:
-        _require(self.message_bytes >= 1024, "limits.message_bytes must be at least 1024")
-        _require(self.queue_messages >= 1, "limits.queue_messages must be at least 1")
+        require(self.message_bytes >= 1024, "limits.message_bytes must be at least 1024")
+        require(self.queue_messages >= 1, "limits.queue_messages must be at least 1")
 
 
 class Job(Record, frozen=True, kw_only=True):
@@ -257,27 +189,32 @@ class Job(Record, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         actives = [name for name, party in self.parties.items() if party.role == "active"]
-        _require(
+        require(
             len(actives) == 1,
             f"a job has exactly one active party, this one has {len(actives)}"
             f"{' (' + ', '.join(actives) + ')' if actives else ''}: "
             "set role = 'active' for the party with the labels and for no other",
         )
-        _require(len(self.parties) > 1, "a job needs at least one passive party beside the active")
+        require(len(self.parties) > 1, "a job needs at least one passive party beside the active")
         for name in self.parties:
-            _require(
+            require(
                 re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) is not None,
                 f"'{name}' cannot be a party's name: use letters, digits, '-' and '_'",
             )
         for table, overrides in (("network", self.network), ("compute", self.compute)):
             for name in overrides.overrides:
-                _require(
+                require(
                     name in self.parties,
                     f"[{table}.{name}] names no party: {nearest(name, self.parties)}",
                 )
+        require(
+            self.active not in self.network.overrides,
+            f"[network.{self.active}] has no effect: a link belongs to the passive party at its "
+            f"other end ({', '.join(self.passives)})",
+        )
         for name in self.passives:
             for field in ("label", "label_test", "sample_weight"):
-                _require(
+                require(
                     getattr(self.parties[name], field) is None,
                     f"parties.{name} is passive and cannot have a {field}: "
                     f"move it to the active party, {self.active}",

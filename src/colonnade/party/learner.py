@@ -1,8 +1,8 @@
 """What a party program asks of a model: go forward, go backward, measure, remember.
 
 The programs decide *when*; a learner knows *how*. `TorchPassive` and `TorchActive` train torch
-modules (`torch_learner.py`); `NullPassive` and `NullActive` send messages of the same shape and
-compute nothing, for jobs in which only the clock or the traffic matters.
+modules (`torch_passive.py`, `torch_active.py`). `NullPassive` and `NullActive` send messages of
+the same shape and compute nothing, for jobs in which only the clock or the traffic matters.
 """
 
 from __future__ import annotations

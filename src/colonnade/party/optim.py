@@ -39,8 +39,8 @@ def _look_up(
     found = known[name.lower()]
     if found.__name__ in _NEEDS_CLOSURE + _NEEDS_METRIC:
         raise JobError(
-            f"{where}: {found.__name__} needs the loss, which only the active party has: "
-            f"choose another {what}"
+            f"{where}: {found.__name__} needs the loss itself, an update has only its "
+            f"gradient: choose another {what}"
         )
     skipped = ("self", "params", "optimizer")
     accepted = [key for key in inspect.signature(found).parameters if key not in skipped]

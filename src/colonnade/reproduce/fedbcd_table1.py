@@ -144,4 +144,5 @@ def _cell(found: list[int | None] | None) -> str:
     mean = sum(hits) / len(hits)
     deviation = (sum((r - mean) ** 2 for r in hits) / max(1, len(hits) - 1)) ** 0.5
     missed = f" ({len(hits)}/{len(found)})" if len(hits) < len(found) else ""
-    return f"{mean:.0f} ± {deviation:.0f}{missed}"
+    spread = f" ± {deviation:.0f}" if len(hits) > 1 else ""
+    return f"{mean:.0f}{spread}{missed}"

@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
+ROUND_FIELDS = {"round": pa.int64(), "time_s": pa.float64(), "loss": pa.float64()}
+EVALUATION_FIELDS = ROUND_FIELDS | {
+    "epoch": pa.float64(),
+    "bytes_up": pa.int64(),
+    "bytes_down": pa.int64(),
+    "test_loss": pa.float64(),
+    "best": pa.bool_(),
+}
+
+
 @dataclass(frozen=True)
 class PartyRun:
     """One party's part of a run."""
@@ -147,14 +157,14 @@ class Run:
         out = Path(folder)
         out.mkdir(parents=True, exist_ok=True)
         (out / "job.toml").write_text(dumps(self.job))
-        pq.write_table(pa.Table.from_pylist(self.history), out / "history.parquet")
-        pq.write_table(pa.Table.from_pylist(self.losses), out / "rounds.parquet")
+        pq.write_table(_rows_table(self.history, EVALUATION_FIELDS), out / "history.parquet")
+        pq.write_table(_rows_table(self.losses, ROUND_FIELDS), out / "rounds.parquet")
         pq.write_table(self._timeline(), out / "timeline.parquet")
         ledgers = {name: party.ledger for name, party in self.parties.items()}
-        (out / "ledger.json").write_text(json.dumps(ledgers, indent=1))
+        (out / "ledger.json").write_text(json.dumps(ledgers, indent=1) + "\n")
         for name, party in self.parties.items():
             _save_party(out / "parties" / name, party)
-        (out / "summary.json").write_text(json.dumps(self.summary(), indent=1))
+        (out / "summary.json").write_text(json.dumps(self.summary(), indent=1) + "\n")
         return out
 
     def _timeline(self) -> pa.Table:
@@ -168,6 +178,11 @@ class Run:
                 "end_ns": pa.array(end, pa.int64()),
             }
         )
+
+
+def _rows_table(rows: list[Row], fields: Mapping[str, pa.DataType]) -> pa.Table:
+    """Rows as a table, which has its columns even when there is no row."""
+    return pa.Table.from_pylist(rows) if rows else pa.schema(list(fields.items())).empty_table()
 
 
 def _save_party(folder: Path, party: PartyRun) -> None:

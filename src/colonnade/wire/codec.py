@@ -92,14 +92,15 @@ class Codec:
             message = self._decode[kind](header)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise WireError(
-                f"the header of a {MESSAGES[kind].__name__} does not fit its kind: {error}"
+                f"{MESSAGES[kind].__name__}: the header does not fit its kind: {error}"
             ) from None
         tensor = getattr(message, "tensor", None)
         if tensor is not None:
             _check_tensor(tensor, self.message_bytes_max)
         elif payload.nbytes:
             raise WireError(
-                f"a {MESSAGES[kind].__name__} carries {payload.nbytes} bytes it has no use for"
+                f"{MESSAGES[kind].__name__}: the frame carries {payload.nbytes} bytes it has "
+                "no use for"
             )
         return message
 
@@ -121,8 +122,9 @@ class Codec:
             raise WireError(f"a frame of unknown kind {kind}")
         if header_bytes > HEADER_BYTES_MAX or payload_bytes > self.message_bytes_max:
             raise WireError(
-                f"a {MESSAGES[kind].__name__} of {header_bytes} + {payload_bytes} bytes is over "
-                f"the limit of {self.message_bytes_max}: raise limits.message_bytes if it is meant"
+                f"{MESSAGES[kind].__name__}: a message of {header_bytes} + {payload_bytes} bytes "
+                f"is over the limit of {self.message_bytes_max}: raise limits.message_bytes if it "
+                "is meant"
             )
         start = _PREFIX.size + header_bytes
         if payload_bytes:

@@ -1,0 +1,99 @@
+"""The `[train]` table of a job: how long, in which batches, towards what."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from colonnade.errors import JobError
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The common shape of all records of a job."""
+
+
+def require(condition: bool, sentence: str) -> None:
+    """Refuse a record with a sentence unless the condition holds."""
+    if not condition:
+        raise JobError(sentence)
+
+
+class Train(Record, frozen=True, kw_only=True):
+    """How long, in which batches, towards what (the `[train]` table)."""
+
+    epochs: int | None = None
+    """Passes over the training rows. Give this or `rounds`; with neither it is 10 epochs."""
+    rounds: int | None = None
+    """Exchanges in all, instead of `epochs`."""
+    batch_size: int = 256
+    """Rows in one exchange."""
+    shuffle: Literal["epoch", "once", "never"] = "epoch"
+    """A new order every epoch, one order for all epochs, or the order of the rows."""
+    drop_last: bool = False
+    """Leave out the last batch of an epoch when it is smaller than the others."""
+    labels: Literal["private", "shared"] = "private"
+    """Whether passive parties may see the labels (snapshot methods need that)."""
+    loss: Literal["auto", "bce", "cross_entropy", "mse", "l1", "huber"] = "auto"
+    """`auto`: bce for two classes, cross_entropy for more, mse for quantities."""
+    class_weights: Literal["none", "balanced"] | list[float] = "none"
+    """How much the rows of each class count; `balanced` makes all classes count the same."""
+    pos_weight: float | None = None
+    """How much a positive row counts under bce."""
+    clip_norm: float | None = None
+    """Each party scales its own gradients down to this norm; nobody sees the joint gradient."""
+    dtype: Literal["float32", "float64"] = "float32"
+    metric: Literal["auto", "accuracy", "top5", "auc", "f1", "mae"] = "auto"
+    """`auto`: auc for two classes, accuracy for more, mae for quantities."""
+    extra_metrics: list[str] = []
+    """Metrics to record beside `metric`."""
+    target: float | None = None
+    stop: Literal["end", "target"] = "end"
+    """Whether reaching the target ends the run."""
+    patience: int | None = None
+    """Evaluations without a better metric after which the run ends."""
+    evaluate_every: str = "1 epoch"
+    """`"2 epochs"`, `"100 rounds"` or `"never"`."""
+    full_loss: bool = False
+    """Evaluate the loss on all training rows too (the running loss is always recorded)."""
+    test: float = 0.2
+    """Share of the rows held out, for data without a test part of its own."""
+    split_seed: int = 0
+    """Decides which rows are held out; apart from `seed`, so that seeds share one test set."""
+    checkpoint_every: int | None = None
+    """Rounds between the checkpoints of a run over the network. All parties must agree on it."""
+
+    def __post_init__(self) -> None:
+        require(
+            self.epochs is None or self.rounds is None,
+            "train has both epochs and rounds: keep the one that should end the run",
+        )
+        for field in ("epochs", "rounds", "batch_size", "patience", "checkpoint_every"):
+            value = getattr(self, field)
+            require(value is None or value >= 1, f"train.{field} is {value}: it must be 1 or more")
+        for field in ("pos_weight", "clip_norm"):
+            value = getattr(self, field)
+            require(value is None or value > 0, f"train.{field} is {value}: it must be positive")
+        require(0 <= self.test < 1, f"train.test is {self.test}: give a share from 0 to below 1")
+        require(
+            self.stop == "end" or self.target is not None,
+            "train.stop is 'target' but there is no train.target: set one",
+        )
+        self.evaluation_period()
+
+    def evaluation_period(self) -> tuple[int, Literal["epoch", "round"]] | None:
+        """How often to evaluate, as a count and a unit; None for never.
+
+        >>> Train(evaluate_every="100 rounds").evaluation_period()
+        (100, 'round')
+        """
+        if self.evaluate_every == "never":
+            return None
+        match = re.fullmatch(r"(\d+) (epoch|round)s?", self.evaluate_every)
+        if match is None or int(match[1]) < 1:
+            raise JobError(
+                f"train.evaluate_every is '{self.evaluate_every}': "
+                "write '1 epoch', '100 rounds' or 'never'"
+            )
+        return int(match[1]), "epoch" if match[2] == "epoch" else "round"
