@@ -24,7 +24,9 @@ from colonnade.wire.messages import (
     Finish,
     Gradient,
     Hello,
+    Labels,
     Packed,
+    Snapshot,
 )
 
 counts = st.integers(0, 2**62)
@@ -48,6 +50,14 @@ messages = st.one_of(
     st.builds(Gradient, counts, packed(), st.integers(-1, 1)),
     st.builds(Evaluate, counts, st.booleans(), st.integers(-1, 99), st.integers(-1, 99)),
     st.builds(EvaluationEmbedding, counts, st.sampled_from(["train", "test"]), counts, packed()),
+    st.builds(
+        Snapshot,
+        counts,
+        st.lists(texts, max_size=3).map(tuple),
+        st.lists(packed(), max_size=3).map(tuple),
+        st.lists(packed(), max_size=3).map(tuple),
+    ),
+    st.builds(Labels, packed(), st.lists(packed(), max_size=1).map(tuple)),
     st.builds(Finish, counts, st.integers(-1, 99), texts),
     st.builds(Failure, texts),
 )
@@ -117,7 +127,8 @@ def header_of(tensor_header):
         (frame(header=msgspec.msgpack.encode([5])), "does not fit its kind"),
         (frame(header=msgspec.msgpack.encode(["a", "b"])), "does not fit its kind"),
         (frame(payload=b"1234"), "no use for"),
-        (frame(2, header_of(["plain", "float32", [2], 4]), bytes(8)), "announces a tensor of 4"),
+        (frame(2, header_of(["plain", "float32", [2], 9]), bytes(8)), "announces a tensor of 9"),
+        (frame(2, header_of(["plain", "float32", [1], 4]), bytes(8)), "no use for"),
         (frame(2, header_of(["plain", "float32", [3], 8]), bytes(8)), "has 12 bytes"),
         (frame(2, header_of(["plain", "object", [1], 8]), bytes(8)), "type 'object'"),
         (frame(2, header_of(["plain", "float32", [-1, -2], 8]), bytes(8)), "negative"),

@@ -1,7 +1,7 @@
 """Messages to bytes and back.
 
 A frame is a prefix of 16 bytes, a msgpack header, padding to a multiple of 16, and the raw
-buffer of the message's tensor:
+buffers of the message's tensors, each begun at a multiple of 16:
 
     2 bytes  magic "CO"       1 byte  protocol version     1 byte  kind of message
     4 bytes  header length    8 bytes payload length       (little endian)
@@ -53,6 +53,7 @@ class Codec:
         self.message_bytes_max = message_bytes_max
         self._outgoing: list[memoryview] = []
         self._incoming = memoryview(b"")
+        self._taken = 0
         self._encode = msgspec.msgpack.Encoder(enc_hook=self._put).encode
         self._decode = {
             kind: msgspec.msgpack.Decoder(message, dec_hook=self._take).decode
@@ -65,42 +66,50 @@ class Codec:
         return item.view.nbytes
 
     def _take(self, wanted: type, size: Any) -> Buffer:
-        if type(size) is not int or size != self._incoming.nbytes:
+        start = self._taken + -self._taken % ALIGN
+        left = self._incoming.nbytes - start
+        if type(size) is not int or not 0 <= size <= max(left, 0):
             raise WireError(
-                f"the header announces a tensor of {size} bytes, "
-                f"the frame carries {self._incoming.nbytes}"
+                f"the header announces a tensor of {size} bytes, the frame carries {max(left, 0)}"
             )
-        return Buffer(self._incoming)
+        self._taken = start + size if size else self._taken
+        return Buffer(self._incoming[start : start + size])
 
     def encode(self, message: Message) -> bytearray:
         """The frame of a message."""
         self._outgoing.clear()
         header = self._encode(message)
         assert len(header) <= HEADER_BYTES_MAX
-        if not self._outgoing:
-            return bytearray(_PREFIX.pack(MAGIC, VERSION, message.KIND, len(header), 0) + header)
-        (payload,) = self._outgoing
-        prefix = _PREFIX.pack(MAGIC, VERSION, message.KIND, len(header), payload.nbytes)
-        padding = _PADDING[: -len(header) % ALIGN] if payload.nbytes else b""
-        return bytearray().join((prefix, header, padding, payload))
+        parts: list[bytes | memoryview] = [b"", header]
+        if len(self._outgoing) == 1 and self._outgoing[0].nbytes:
+            (payload,) = self._outgoing
+            prefix = _PREFIX.pack(MAGIC, VERSION, message.KIND, len(header), payload.nbytes)
+            return bytearray().join((prefix, header, _PADDING[: -len(header) % ALIGN], payload))
+        size = 0
+        for view in self._outgoing:
+            if view.nbytes:
+                written = size or len(header)
+                parts += (_PADDING[: -written % ALIGN], view)
+                size += (-size % ALIGN if size else 0) + view.nbytes
+        parts[0] = _PREFIX.pack(MAGIC, VERSION, message.KIND, len(header), size)
+        return bytearray().join(parts)
 
     def decode(self, frame: bytearray | memoryview) -> Message:
         """The message of a frame; its tensor is a view into the frame."""
         header, payload, kind = self._parts(frame)
-        self._incoming = payload
+        self._incoming, self._taken = payload, 0
         try:
             message = self._decode[kind](header)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise WireError(
                 f"{MESSAGES[kind].__name__}: the header does not fit its kind: {error}"
             ) from None
-        tensor = getattr(message, "tensor", None)
-        if tensor is not None:
+        for tensor in message.packed():
             _check_tensor(tensor, self.message_bytes_max)
-        elif payload.nbytes:
+        if self._taken != payload.nbytes:
             raise WireError(
-                f"{MESSAGES[kind].__name__}: the frame carries {payload.nbytes} bytes it has "
-                "no use for"
+                f"{MESSAGES[kind].__name__}: the frame carries {payload.nbytes - self._taken} "
+                "bytes it has no use for"
             )
         return message
 

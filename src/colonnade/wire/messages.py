@@ -7,6 +7,7 @@ only measure it, *control* bytes start and end a job.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import msgspec
@@ -50,6 +51,19 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     KIND: ClassVar[int]
     PURPOSE: ClassVar[Purpose] = "control"
 
+    def packed(self) -> Sequence[Packed]:
+        """The tensors that the message carries."""
+        return ()
+
+
+class TensorMessage(Message, frozen=True):
+    """A message with one tensor."""
+
+    def packed(self) -> Sequence[Packed]:
+        """That tensor."""
+        tensor: Packed = self.tensor  # type: ignore[attr-defined]
+        return (tensor,)
+
 
 class Hello(Message, frozen=True):
     """The first message of a party: what it believes the job to be."""
@@ -67,7 +81,7 @@ class Hello(Message, frozen=True):
     """How wide the sender's embedding is; 0 for a party that sends none."""
 
 
-class Embedding(Message, frozen=True):
+class Embedding(TensorMessage, frozen=True):
     """A passive party's output for one mini-batch, sent up."""
 
     KIND = 2
@@ -78,7 +92,7 @@ class Embedding(Message, frozen=True):
     """One row for each row of the batch."""
 
 
-class Gradient(Message, frozen=True):
+class Gradient(TensorMessage, frozen=True):
     """The derivative of the loss by a passive party's embedding, sent down."""
 
     KIND = 3
@@ -89,6 +103,43 @@ class Gradient(Message, frozen=True):
     """The shape of that embedding."""
     signal: int = 0
     """Asks the passive party for one more (1) or one fewer (-1) exchange in flight."""
+
+
+class Snapshot(Message, frozen=True):
+    """Everybody else's embeddings of a round and the top model: what a party needs, with the
+    labels, to compute the loss by itself."""
+
+    KIND = 8
+    PURPOSE = "training"
+    round: int
+    """The round of the embedding that this answers."""
+    parties: tuple[str, ...]
+    """Whose embeddings follow, in the order of the job."""
+    embeddings: tuple[Packed, ...]
+    """One for each of those parties."""
+    top: tuple[Packed, ...]
+    """The top model's parameters, in its own order."""
+    signal: int = 0
+    """As in Gradient."""
+
+    def packed(self) -> Sequence[Packed]:
+        """All of them."""
+        return (*self.embeddings, *self.top)
+
+
+class Labels(Message, frozen=True):
+    """The labels of the training rows, sent once and only where the job shares them."""
+
+    KIND = 9
+    PURPOSE = "training"
+    labels: Packed
+    """One label for each training row."""
+    weights: tuple[Packed, ...]
+    """How much each row counts; empty where all count the same."""
+
+    def packed(self) -> Sequence[Packed]:
+        """All of them."""
+        return (self.labels, *self.weights)
 
 
 class Evaluate(Message, frozen=True):
@@ -106,7 +157,7 @@ class Evaluate(Message, frozen=True):
     """The last round that was judged: of the weights kept up to it only the best still count."""
 
 
-class EvaluationEmbedding(Message, frozen=True):
+class EvaluationEmbedding(TensorMessage, frozen=True):
     """One piece of a passive party's answer to Evaluate."""
 
     KIND = 5
@@ -143,5 +194,15 @@ class Failure(Message, frozen=True):
 
 MESSAGES: dict[int, type[Message]] = {
     message.KIND: message
-    for message in (Hello, Embedding, Gradient, Evaluate, EvaluationEmbedding, Finish, Failure)
+    for message in (
+        Hello,
+        Embedding,
+        Gradient,
+        Evaluate,
+        EvaluationEmbedding,
+        Finish,
+        Failure,
+        Snapshot,
+        Labels,
+    )
 }
