@@ -15,6 +15,7 @@ class Growing:
 
     most: int
     keep: int = 1
+    finishes: bool = True
 
     def holds(self, role: Role) -> bool:
         return True

@@ -106,7 +106,16 @@ class Prepared:
         """A passive party, ready to run in a world."""
         contract = self.contract
         bottom = self.bottoms[name]
-        learner = build_passive(contract.job, name, bottom, contract.method, contract.plan)
+        learner = build_passive(
+            contract.job,
+            name,
+            bottom,
+            self.top,
+            contract.widths,
+            contract.method,
+            contract.plan,
+            self.objective,
+        )
         return Passive(world, contract.setup(name), learner)
 
     def preprocessing(self, name: str) -> str | None:

@@ -9,7 +9,9 @@ import msgspec
 import torch
 from torch import nn
 
+from colonnade.compress import Compress
 from colonnade.data.vertical import VerticalData
+from colonnade.errors import JobError
 from colonnade.job.records import Job
 from colonnade.party.active import Active
 from colonnade.party.evaluation import Evaluation, Observer
@@ -112,6 +114,11 @@ def simulate_clock(
     """
     train = msgspec.structs.replace(job.train, evaluate_every="never")
     contract = Contract.of(msgspec.structs.replace(job, train=train), rows, 0, widths)
+    if contract.method.exchange.shares_labels or contract.method.compress != Compress():
+        raise JobError(
+            "without learning there are no snapshots and nothing to compress: simulate the job, or "
+            "leave method.exchange and method.compress as they are by default"
+        )
     simulator = Simulator(job, rules)
     history = History(contract.plan.per_epoch)
     metric = METRICS["accuracy"]
@@ -165,6 +172,7 @@ def _record(
                 fresh=outcome.fresh,
                 local=outcome.local,
                 in_flight_max=outcome.in_flight_max,
+                actions=outcome.actions,
                 busy_s=simulator.worlds[name].busy_ns / 1e9,
                 idle_s=simulator.worlds[name].idle_ns / 1e9,
                 ledger=simulator.worlds[name].ledger.entries(),

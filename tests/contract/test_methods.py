@@ -17,7 +17,8 @@ each_method = pytest.mark.parametrize("name", METHODS)
 
 
 def train(name, latency="5ms", **options):
-    case = small(3, method={"name": name}, rounds=20, evaluate_every="10 rounds", **options)
+    case = small(3, method={"name": name}, rounds=20, evaluate_every="10 rounds",
+                 labels="shared", **options)  # fmt: skip
     return simulate(with_network(case.job, latency=latency), case.data, case.modules)
 
 
@@ -58,7 +59,7 @@ def test_it_repeats_bit_for_bit(name):
 def test_it_trains_any_number_of_parties(name, parties, label_only):
     case = small(parties, "split", label_only, method={"name": name}, rounds=60,
                  optimizer={"name": "sgd", "lr": 0.2}, evaluate_every="20 rounds",
-                 full_loss=True)  # fmt: skip
+                 full_loss=True, labels="shared")  # fmt: skip
     run = simulate(case.job, case.data, case.modules)
     assert run.status == "end"
     assert run.history[-1]["full_loss"] < run.history[0]["full_loss"]
@@ -102,6 +103,31 @@ def lock_step(method: Method) -> bool:
 
 
 @pytest.mark.parametrize(
+    ("table", "composition"),
+    [
+        ({"name": "fedsgd", "local": "repeat:3"}, {"local": "repeat(updates=3)"}),
+        (
+            {"name": "celu", "window": "pipelined:3", "compress": {"embedding": "lattice:4"}},
+            {"window", "local", "weight", "compress"},
+        ),
+        ({"name": "fedbcd", "updates": 1, "weight": "uniform"}, {}),
+    ],
+)
+def test_axes_can_be_set_by_text(table, composition):
+    made = methods.build(table).composition()
+    assert (made if isinstance(composition, dict) else set(made)) == composition
+
+
+def test_celu_with_a_lattice_and_a_pipeline_trains():
+    table = {"name": "celu", "window": "pipelined:3", "compress": {"embedding": "lattice:4"}}
+    case = small(3, method=table, rounds=60, full_loss=True, evaluate_every="20 rounds",
+                 optimizer={"name": "sgd", "lr": 0.2})  # fmt: skip
+    run = simulate(with_network(case.job, latency="300ms"), case.data, case.modules)
+    assert run.history[-1]["full_loss"] < run.history[0]["full_loss"]
+    assert max(run.summary()["max_in_flight"].values()) == 3
+
+
+@pytest.mark.parametrize(
     ("table", "words"),
     [
         ({"name": "fedsdg"}, "did you mean 'fedsgd'"),
@@ -114,6 +140,26 @@ def lock_step(method: Method) -> bool:
         ({"name": "fedbcd", "reply": "last"}, "needs order='sequential'"),
         ({"name": "fedsgd", "updates": 2}, "it has none"),
         ({"name": 7}, "must be text"),
+        ({"name": "fedsgd", "window": "pipeline:3"}, "did you mean 'pipelined'"),
+        ({"name": "fedsgd", "window": "pipelined"}, "lacks an argument: give most"),
+        ({"name": "fedsgd", "window": "pipelined:x"}, "must be of type int"),
+        ({"name": "fedsgd", "window": "pipelined:0"}, "lets nothing be sent"),
+        ({"name": "fedsgd", "window": 3}, "write it as text"),
+        ({"name": "fedsgd", "weight": "cosine:0.5"}, "no local updates to weigh"),
+        ({"name": "fedsgd", "local": "workset:5:5:later=1"}, "an argument it does not know"),
+        ({"name": "fedsgd", "local": "workset:0:5"}, "holds nothing"),
+        ({"name": "celu", "threshold": 1.5}, "a cosine from 0"),
+        ({"name": "pasta", "s_max": -1}, "give 0 or more"),
+        ({"name": "flexvfl", "timeout": "soon"}, "not a duration"),
+        ({"name": "flexvfl", "momentum": 1.0}, "0 to below 1"),
+        ({"name": "cvfl", "compressor": "scaler:4"}, "did you mean 'scalar'"),
+        ({"name": "pbcd", "local": "repeat:3", "weight": "cosine:0.5"}, "none come"),
+        ({"name": "pbcd", "order": "sequential"}, "at the same time"),
+        ({"name": "cvfl", "compress": {"gradient": "half"}}, "no gradients cross"),
+        ({"name": "fedsgd", "compress": {"top": "half"}}, "crosses only in snapshots"),
+        ({"name": "fedsgd", "compress": "half"}, "say for which tensors"),
+        ({"name": "fedsgd", "compress": {"embeding": "half"}}, "did you mean 'embedding'"),
+        ({"name": "fedsgd", "compress": {"embedding": 4}}, "write it as text"),
         ({"name": "no.such:thing"}, "cannot be imported"),
         ({"name": "math:nothing"}, "no function 'nothing'"),
         ({"name": "math:pi"}, "not a function"),

@@ -50,9 +50,9 @@ def messages_of(x, other, y, theta, optimizer, updates) -> list[torch.Tensor]:
     sent: list[torch.Tensor] = []
     original = TorchPassive.pack
 
-    def record(self, forward):
-        sent.append(forward.embedding.detach().clone())
-        return original(self, forward)
+    def record(self, exchange):
+        sent.append(exchange.forward.embedding.detach().clone())
+        return original(self, exchange)
 
     passive, own = nn.Linear(len(theta), 1, bias=False), nn.Linear(3, 1, bias=False)
     passive.weight.data = theta.view(1, -1).clone()

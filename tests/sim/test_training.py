@@ -427,7 +427,7 @@ def test_a_tensor_of_the_wrong_shape_is_refused(monkeypatch):
 
     case = small(2, rounds=3)
     monkeypatch.setattr(
-        TorchPassive, "pack", lambda self, forward: plain().encode(forward.embedding[:-1])
+        TorchPassive, "pack", lambda self, forward: plain().encode(forward.forward.embedding[:-1])
     )
     with pytest.raises(PartyError, match=r"p0 sent a tensor of shape \(7, 4\) where \(8, 4\)"):
         run(case)

@@ -29,7 +29,7 @@ def reproduce(
 ) -> None:
     """Compute a paper's table anew, and show it beside the paper's.
 
-    Example: colonnade reproduce fedbcd-table1 --out runs/pasta-timing
+    Example: colonnade reproduce pasta-timing --out runs/pasta-timing
     """
     from colonnade.cli import screen
 

@@ -6,13 +6,16 @@ reads it without any configuration.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from colonnade.errors import WireError
+from colonnade.errors import PartyError, WireError
 from colonnade.wire.codec import ITEM_BYTES
 from colonnade.wire.messages import Buffer, Packed
 
@@ -20,19 +23,62 @@ DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in ITEM_BY
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
-class Encoding(Protocol):
-    """Writes a tensor; `decode` reads it."""
+@dataclass(frozen=True)
+class Key:
+    """Whose tensors these are: what an encoder's randomness is derived from."""
 
-    def encode(self, tensor: torch.Tensor) -> Packed:
-        """The tensor as it crosses the wire."""
+    seed: int
+    """The job's seed."""
+    sender: str
+    role: str
+    """`embedding`, `gradient`, `snapshot` or `top`."""
+    receiver: str = ""
+
+
+class Encoder(Protocol):
+    """One party's encoder of one tensor role; it may remember what it sent."""
+
+    def encode(
+        self,
+        tensor: torch.Tensor,
+        round: int = 0,
+        rows: NDArray[np.int64] | None = None,
+        importance: torch.Tensor | None = None,
+    ) -> Packed:
+        """The tensor as it crosses the wire.
+
+        `rows` are the training rows that the tensor's first dimension stands for, where it
+        stands for rows; `importance` says how much each column matters, where that is known.
+        """
+        ...
+
+
+class Encoding(Protocol):
+    """A value that describes an encoding; `encoder` begins one."""
+
+    def encoder(self, key: Key) -> Encoder:
+        """A fresh encoder."""
         ...
 
 
 @dataclass(frozen=True)
 class Plain:
-    """The tensor's own bytes, bit for bit."""
+    """The tensor's own bytes, bit for bit; its own encoder, since it remembers nothing."""
 
-    def encode(self, tensor: torch.Tensor) -> Packed:
+    TAGS: ClassVar[tuple[str, ...]] = ("plain",)
+    """The decoders that its tensors may name; every encoding that writes them says so."""
+
+    def encoder(self, key: Key) -> Plain:
+        """Itself."""
+        return self
+
+    def encode(
+        self,
+        tensor: torch.Tensor,
+        round: int = 0,
+        rows: NDArray[np.int64] | None = None,
+        importance: torch.Tensor | None = None,
+    ) -> Packed:
         """The tensor's memory, without a copy where it lies on the CPU in one piece."""
         flat = tensor.detach().to("cpu").contiguous()
         data = flat.view(-1).view(torch.uint8).numpy()
@@ -68,9 +114,56 @@ def decode(packed: Packed) -> torch.Tensor:
     return decoder(packed)
 
 
+def width_of(shape: tuple[int, ...]) -> int:
+    """How many columns a tensor has: the extent of its last dimension.
+
+    >>> width_of((8, 3)), width_of(())
+    (3, 1)
+    """
+    return shape[-1] if shape else 1
+
+
+def payload(packed: Packed, size: int) -> NDArray[np.uint8]:
+    """A record's bytes, once their number is the one that its shape demands.
+
+    >>> payload(plain().encode(torch.ones(2)), 8).size
+    8
+    """
+    found = packed.data.view.nbytes
+    if found != size:
+        raise WireError(
+            f"a {packed.codec} tensor of shape {packed.shape} takes {size} bytes, "
+            f"the frame carries {found}: it was cut, or its header is another's"
+        )
+    return np.frombuffer(packed.data.view, np.uint8) if size else np.empty(0, np.uint8)
+
+
+def finite_range(tensor: torch.Tensor, key: Key) -> tuple[float, float]:
+    """The least and the greatest component; refuses what no lossy encoding can carry.
+
+    >>> finite_range(torch.tensor([1.0, -2.0]), Key(0, "partner", "embedding"))
+    (-2.0, 1.0)
+    """
+    if not tensor.dtype.is_floating_point:
+        raise PartyError(
+            f"the {key.role} of '{key.sender}' has type {tensor.dtype}, and only floating-point "
+            "tensors are compressed: send it plain"
+        )
+    if not tensor.numel():
+        return 0.0, 0.0
+    low, high = (float(edge) for edge in torch.aminmax(tensor.detach()))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise PartyError(
+            f"the {key.role} of '{key.sender}' has NaN or infinite components, which cannot be "
+            "compressed: the training diverged, so lower the learning rate"
+        )
+    return low, high
+
+
 @dataclass(frozen=True)
 class Compress:
     """Which encoding each tensor role gets; the neutral element sends everything as it is."""
 
     embedding: Encoding = Plain()
     gradient: Encoding = Plain()
+    top: Encoding = Plain()

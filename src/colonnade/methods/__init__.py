@@ -9,12 +9,17 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
 from typing import Any, get_args, get_type_hints
 
+from colonnade import compress as encodings
+from colonnade.compress import Compress
 from colonnade.errors import JobError, nearest
 from colonnade.outside import import_function
 from colonnade.party.method import Method
+from colonnade.policies.local import once
+from colonnade.policies.parse import AXES, parse
 
 MethodFunction = Callable[..., Method]
 
@@ -23,7 +28,7 @@ def known() -> dict[str, MethodFunction]:
     """Every method that comes with the package, by name.
 
     >>> sorted(known())[:2]
-    ['fedbcd', 'fedsgd']
+    ['celu', 'cvfl']
     """
     found: dict[str, MethodFunction] = {}
     for module_info in pkgutil.iter_modules(__path__):
@@ -60,16 +65,85 @@ def build(table: Mapping[str, Any]) -> Method:
         raise JobError(f"method.name is {name!r}: it must be text")
     function = find(name)
     parameters = _parameters(function, name)
+    overridable = (options.keys() & {*AXES, "compress"}) - parameters.keys()
+    axes = {key: options.pop(key) for key in sorted(overridable)}
     hints = get_type_hints(function)
     for key, value in options.items():
         if key not in parameters:
-            hint = nearest(key, parameters) if parameters else "it has none"
+            known_keys = [*parameters, *AXES, "compress"]
+            hint = nearest(key, known_keys) if parameters else "it has none"
             raise JobError(f"the method {name} has no option '{key}': {hint}")
         options[key] = _checked(name, key, value, hints.get(key))
     method = function(**options)
     if not isinstance(method, Method):
         raise JobError(f"{name} returned {type(method).__name__}: it must return a Method")
-    return method
+    return composed(method, axes)
+
+
+def composed(method: Method, axes: Mapping[str, Any]) -> Method:
+    """A method with some of its policies replaced, each given as text.
+
+    >>> composed(build({"name": "fedsgd"}), {"local": "repeat:3"}) == build(
+    ...     {"name": "fedbcd", "updates": 3})
+    True
+    """
+    changes = {axis: _policy(axis, spec) for axis, spec in axes.items() if axis != "compress"}
+    if "compress" in axes:
+        changes["compress"] = _compression(method.compress, axes["compress"])
+    made = replace(method, **changes)
+    for senseless, sentence in _senseless(made):
+        if senseless:
+            raise JobError(sentence)
+    return made
+
+
+def _senseless(method: Method) -> Iterator[tuple[bool, str]]:
+    """Combinations that mean nothing, and what to choose instead."""
+    snapshots = method.exchange.shares_labels
+    yield (
+        method.weight.weighs and method.local == once(),
+        "method.weight weighs stale instances, but there are no local updates to weigh: "
+        "set method.local, as in workset:5:5",
+    )
+    yield (
+        snapshots and method.weight.weighs,
+        "method.weight compares gradients that came with those of now, and with snapshots none "
+        "come: choose exchange=gradients, or leave out method.weight",
+    )
+    yield (
+        snapshots and not method.order.at_once,
+        "with snapshots all parties update at the same time: leave out method.order",
+    )
+    yield (
+        snapshots and method.compress.gradient != Compress().gradient,
+        "with snapshots no gradients cross: compress the embedding and the top model instead",
+    )
+    yield (
+        not snapshots and method.compress.top != Compress().top,
+        "the top model crosses only in snapshots: set method.exchange=snapshot, or leave out "
+        "method.compress.top",
+    )
+
+
+def _policy(axis: str, spec: Any) -> Any:
+    if not isinstance(spec, str):
+        raise JobError(f"method.{axis} is {spec!r}: write it as text, such as 'repeat:3'")
+    return parse(axis, spec)
+
+
+def _compression(base: Compress, roles: Any) -> Compress:
+    known = [field.name for field in fields(base)]
+    if not isinstance(roles, Mapping):
+        raise JobError(
+            f"method.compress is {roles!r}: say for which tensors, as in "
+            f"method.compress.embedding (of {', '.join(known)})"
+        )
+    for role, spec in roles.items():
+        if role not in known:
+            raise JobError(f"there is no tensor role '{role}' to compress: {nearest(role, known)}")
+        if not isinstance(spec, str):
+            raise JobError(f"method.compress.{role} is {spec!r}: write it as text, 'scalar:4'")
+    return replace(base, **{role: encodings.parse(spec) for role, spec in roles.items()})
 
 
 def _parameters(function: MethodFunction, name: str) -> Mapping[str, inspect.Parameter]:

@@ -13,6 +13,7 @@ from functools import partial
 
 from colonnade.errors import PartyError
 from colonnade.party.evaluation import Evaluation, Evaluations, Observer
+from colonnade.party.greeting import welcome
 from colonnade.party.learner import ActiveLearner, Aggregate
 from colonnade.party.setup import Outcome, Setup
 from colonnade.policies.view import Exchange, Role
@@ -21,8 +22,6 @@ from colonnade.wire.messages import (
     EvaluationEmbedding,
     Failure,
     Finish,
-    Gradient,
-    Hello,
     Message,
     Packed,
 )
@@ -61,7 +60,7 @@ class Active:
 
     async def run(self) -> Outcome:
         """Greet, loop, end the job for everybody."""
-        await self._greet()
+        await welcome(self.world, self.setup.hello, self.learner.labels_message())
         while not await self._act():
             await self._drain()
         assert self.reason is not None
@@ -81,41 +80,10 @@ class Active:
             in_flight_max=0,
             weights=self.learner.weights(),
             best_weights=self.learner.best_weights(),
+            actions=self.view.actions,
             finished_ns=self.view.finished_ns,
             reason=reason,
         )
-
-    async def _greet(self) -> None:
-        """Everybody must mean the same job and have the same rows."""
-        waiting = list(self.world.peers)
-        with self.world.off_clock():
-            while waiting:
-                received = await self.world.receive(
-                    waiting_for=lambda: f"the Hello of {', '.join(waiting)}"
-                )
-                assert received is not None
-                peer, message = received
-                fault = self._fault_of(peer, message)
-                if fault is not None:
-                    for other in self.world.peers:
-                        await self.world.send(other, Failure(fault))
-                    raise PartyError(fault)
-                waiting.remove(peer)
-            for peer in self.world.peers:
-                await self.world.send(peer, self.setup.hello)
-
-    def _fault_of(self, peer: str, message: Message) -> str | None:
-        mine = self.setup.hello
-        if not isinstance(message, Hello) or message.party != peer:
-            return f"{peer} did not introduce itself"
-        if message.digest != mine.digest:
-            return f"{peer} has another job than {mine.party}: compare the job files"
-        if (message.rows, message.test_rows) != (mine.rows, mine.test_rows):
-            return (
-                f"{peer} has {message.rows} training and {message.test_rows} held-out rows, "
-                f"{mine.party} has {mine.rows} and {mine.test_rows}: align the rows first"
-            )
-        return None
 
     async def _drain(self) -> None:
         while self.world.pending():
@@ -158,6 +126,8 @@ class Active:
         over = view.round == view.rounds or self.reason is not None
         if (evaluation := self.evaluations.ready()) is not None:
             await self._judge(evaluation)
+        elif over and local.finishes and (exchange := local.next(view)) is not None:
+            await self._update_locally(exchange)
         elif over and not self.evaluations.pending:
             self.reason = self.reason or "end"
             return True
@@ -197,40 +167,41 @@ class Active:
         self.ahead = None
         self.method.window.at_aggregate(view)
         packed = {peer: self.inbox[peer].pop(view.round) for peer in self.inbox}
+        exchange.packed = packed
         exchange.reply = await self.world.compute(
             lambda: {p: learner.unpack(t, exchange.rows, p) for p, t in packed.items()}, Work.CODEC
         )
-        exchange.replied_ns = self.world.now()
         aggregate = await self._derive(exchange, wanted=order.at_once or not order.recomputes)
+        view.actions.append((self.world.now(), "aggregate", view.round))
         self.observer.on_round(view.round, self.world.now(), aggregate.loss)
         if not math.isfinite(aggregate.loss):
             learner.forget()
             self.reason = "diverged"
             return
-        exchange.answer = aggregate.replies
+        exchange.answer = aggregate.answer
         if order.at_once:
             await self._reply(exchange)
         else:
             self.owed = exchange
+        exchange.replied_ns = self.world.now()
         await self._backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
-        view.remember(exchange, self.method.local.keep, self.world.now())
+        view.remember(exchange, self.method.local.keep, exchange.replied_ns, self.world.now())
 
     async def _derive(self, exchange: Exchange, wanted: bool) -> Aggregate:
-        return await self.world.compute(
-            lambda: self.learner.aggregate(exchange.rows, exchange.forward, exchange.reply, wanted),
-            Work.AGGREGATE,
-        )
+        derive = partial(self.learner.aggregate, exchange, exchange.forward, wanted)
+        return await self.world.compute(derive, Work.AGGREGATE)
 
     async def _update_locally(self, exchange: Exchange) -> None:
         """Own embedding anew with the present weights, the others' as they came."""
+        began_ns = self.world.now()
         own = await self._forward(exchange)
-        aggregate = await self.world.compute(
-            lambda: self.learner.local_aggregate(own, exchange), Work.TOP
-        )
-        if self.owed is exchange:
-            exchange.answer = aggregate.replies
+        wanted = self.owed is exchange and not self.method.order.recomputes
+        derive = partial(self.learner.aggregate, exchange, own, wanted, stale=True)
+        aggregate = await self.world.compute(derive, Work.TOP)
+        if wanted:
+            exchange.answer = aggregate.answer
         await self._backward(lambda: self.learner.local_backward(own, aggregate, exchange.round))
-        self.view.updated(exchange, self.world.now())
+        self.view.updated(exchange, began_ns, self.world.now())
 
     async def _backward(self, step: Callable[[], None]) -> None:
         """A party without columns has no backward pass of its own to pay for."""
@@ -244,7 +215,8 @@ class Active:
         self.owed = None
         if self.method.order.recomputes:
             exchange.forward = await self._forward(exchange)
-            exchange.answer = (await self._derive(exchange, wanted=True)).replies
+            exchange.answer = (await self._derive(exchange, wanted=True)).answer
+            self.view.actions.append((self.world.now(), "reply", exchange.round))
             self.learner.forget()
         await self._reply(exchange)
 
@@ -257,9 +229,8 @@ class Active:
                 for peer in self.world.peers:
                     await self.world.send(peer, question)
         for peer in self.world.peers:
-            pack = partial(self.learner.pack, exchange.answer[peer])
-            packed = await self.world.compute(pack, Work.CODEC)
-            await self.world.send(peer, Gradient(exchange.round, packed, self.view.signals[peer]))
+            pack = partial(self.learner.reply, exchange, peer, self.view.signals[peer])
+            await self.world.send(peer, await self.world.compute(pack, Work.CODEC))
         ledger = self.world.ledger
         self.evaluations.charge(
             exchange.round, ledger.training_bytes("received"), ledger.training_bytes("sent")

@@ -23,8 +23,9 @@ from colonnade.party.learner import Split
 from colonnade.party.method import Method
 from colonnade.party.objective import Objective
 from colonnade.party.optim import build_optimizer, build_schedule
+from colonnade.party.snapshot import SnapshotActive, SnapshotPassive
 from colonnade.party.torch_active import TorchActive
-from colonnade.party.torch_passive import TorchPassive
+from colonnade.party.torch_passive import Place, TorchPassive
 from colonnade.party.trainer import Trainer, evaluating
 from colonnade.track.metrics import Metric
 
@@ -101,20 +102,54 @@ def _width(module: nn.Module, rows: torch.Tensor, name: str) -> int:
 
 
 def build_passive(
-    job: Job, name: str, bottom: Bottom, method: Method, plan: BatchPlan
+    job: Job,
+    name: str,
+    bottom: Bottom,
+    top: nn.Module | None,
+    widths: Mapping[str, int],
+    method: Method,
+    plan: BatchPlan,
+    objective: Objective,
 ) -> TorchPassive:
-    """A passive party's learner."""
+    """A passive party's learner; it knows the top model only where snapshots are exchanged."""
     assert bottom.module is not None
-    trainer = _trainer(job, name, {"bottom": bottom.module}, method, plan)
-    return TorchPassive(
-        {"bottom": bottom.module},
+    modules = {"bottom": bottom.module}
+    common = (
+        modules,
         bottom.features,
-        trainer,
+        _trainer(job, name, modules, method, plan),
         method,
         bottom.width,
-        bottom.device,
-        secret_seed(job, name),
+        Place(name, job.seed, secret_seed(job, name), bottom.device),
     )
+    if not method.exchange.shares_labels:
+        return TorchPassive(*common)
+    present = {party: width for party, width in widths.items() if width}
+    return SnapshotPassive(
+        *common,
+        order=tuple(present),
+        widths=present,
+        objective=objective,
+        top=_top(job, bottom, top, present, objective),
+        train_count=plan.rows,
+    )
+
+
+def _top(
+    job: Job,
+    bottom: Bottom,
+    top: nn.Module | None,
+    widths: Mapping[str, int],
+    objective: Objective,
+) -> nn.Module:
+    """The top model, built from the active party's seed or copied."""
+    if top is None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(secret_seed(job, job.active) + 1)
+            top = build_top(job.top, dict(widths), objective.outputs)
+    else:
+        top = copy.deepcopy(top)
+    return top.to(device=bottom.device, dtype=DTYPES[job.train.dtype]).train()
 
 
 def build_active(
@@ -132,26 +167,19 @@ def build_active(
     name = job.active
     dtype = DTYPES[job.train.dtype]
     present = {party: width for party, width in widths.items() if width}
-    if top is None:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(secret_seed(job, name) + 1)
-            top = build_top(job.top, present, objective.outputs)
-    else:
-        top = copy.deepcopy(top)
-    modules = {"top": top.to(device=bottom.device, dtype=dtype).train()}
+    modules = {"top": _top(job, bottom, top, present, objective)}
     if bottom.module is not None:
         modules = {"bottom": bottom.module} | modules
     weights = labels.weights
-    return TorchActive(
+    learner = SnapshotActive if method.exchange.shares_labels else TorchActive
+    return learner(
         modules,
         bottom.features,
         _trainer(job, name, modules, method, plan),
         method,
         bottom.width,
-        bottom.device,
-        secret_seed(job, name),
+        Place(name, job.seed, secret_seed(job, name), bottom.device),
         order=tuple(present),
-        me=name,
         widths={party: width for party, width in present.items() if party != name},
         objective=objective,
         labels={

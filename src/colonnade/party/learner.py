@@ -8,18 +8,19 @@ the same shape and compute nothing, for jobs in which only the clock or the traf
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.policies.view import Exchange
-from colonnade.wire.messages import Buffer, Packed
+from colonnade.wire.messages import Buffer, Gradient, Labels, Packed, Snapshot
 
 Rows = NDArray[np.int64]
 Split = Literal["train", "test"]
 Weights = dict[str, Any]
+Reply = Gradient | Snapshot
 
 
 @dataclass(slots=True)
@@ -27,8 +28,8 @@ class Aggregate:
     """What comes out of the top model: the loss, and its derivatives by every embedding."""
 
     loss: float
-    replies: dict[str, Any] = field(default_factory=dict)
-    """By passive party; empty when no reply was wanted."""
+    answer: Any = None
+    """What the passive parties get: derivatives by party, or a snapshot; None if not wanted."""
     own: Any = None
     """By the active party's own embedding; None for a label-only party."""
 
@@ -39,8 +40,11 @@ class Learner(Protocol):
     width: int
     """How wide this party's embedding is; 0 for a party without features."""
 
-    def forward(self, rows: Rows) -> Any:
-        """The party's embedding of a batch, ready to go backward."""
+    def forward(self, rows: Rows, stash: bool = False) -> Any:
+        """The party's embedding of a batch, ready to go backward.
+
+        With `stash` it can go backward with these weights even after they have changed.
+        """
         ...
 
     def keep(self, round: int) -> None:
@@ -63,20 +67,24 @@ class Learner(Protocol):
 class PassiveLearner(Learner, Protocol):
     """A passive party's bottom model."""
 
-    def pack(self, forward: Any) -> Packed:
-        """The embedding as it crosses the wire."""
+    def pack(self, exchange: Exchange) -> Packed:
+        """The embedding of an exchange as it crosses the wire."""
         ...
 
-    def unpack(self, packed: Packed, rows: Rows) -> Any:
-        """A gradient for a batch from the wire; refuses one of the wrong shape."""
+    def unpack(self, reply: Reply, rows: Rows) -> Any:
+        """A reply for a batch from the wire; refuses one of the wrong shape."""
         ...
 
-    def backward(self, forward: Any, gradient: Any, round: int) -> None:
-        """The fresh update: the gradient goes back through the forward pass that made it."""
+    def backward(self, exchange: Exchange) -> None:
+        """The fresh update: the reply goes back through the forward pass that made it."""
         ...
 
     def local_backward(self, forward: Any, exchange: Exchange) -> None:
-        """A local update: the cached gradient goes back through a new forward pass."""
+        """A local update: the cached reply goes back through a new forward pass."""
+        ...
+
+    def learn_labels(self, message: Labels) -> None:
+        """Take the labels, where the job shares them."""
         ...
 
     def end_round(self, round: int) -> None:
@@ -93,8 +101,12 @@ class ActiveLearner(Learner, Protocol):
 
     has_features: bool
 
-    def pack(self, gradient: Any) -> Packed:
-        """A reply as it crosses the wire."""
+    def labels_message(self) -> Labels | None:
+        """The labels for the passive parties, where the method needs them there."""
+        ...
+
+    def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
+        """The reply to a peer as it crosses the wire."""
         ...
 
     def unpack(self, packed: Packed, rows: Rows, peer: str) -> Any:
@@ -102,17 +114,17 @@ class ActiveLearner(Learner, Protocol):
         ...
 
     def aggregate(
-        self, rows: Rows, own: Any, peers: Mapping[str, Any], want_replies: bool
+        self, exchange: Exchange, own: Any, wanted: bool, stale: bool = False
     ) -> Aggregate:
-        """Loss and derivatives at the present weights, without moving them."""
+        """Loss and derivatives at the present weights, without moving them.
+
+        `wanted` asks for an answer to the passive parties; `stale` says that their embeddings
+        are cached ones, as in a local update.
+        """
         ...
 
     def backward(self, own: Any, aggregate: Aggregate, round: int) -> None:
         """The fresh update of the top model and the party's own bottom model."""
-        ...
-
-    def local_aggregate(self, own: Any, exchange: Exchange) -> Aggregate:
-        """Loss and derivatives of a local update: cached embeddings of the others."""
         ...
 
     def local_backward(self, own: Any, aggregate: Aggregate, round: int) -> None:
@@ -153,20 +165,23 @@ class NullPassive:
         self.width = width
         self._packed = _zeros(batch_size, width)
 
-    def forward(self, rows: Rows) -> None:
+    def forward(self, rows: Rows, stash: bool = False) -> None:
         """Nothing to compute."""
 
-    def pack(self, forward: Any) -> Packed:
+    def pack(self, exchange: Exchange | None) -> Packed:
         """Always the same zeros."""
         return self._packed
 
-    def unpack(self, packed: Packed, rows: Rows) -> None:
+    def unpack(self, reply: Any, rows: Rows) -> None:
         """Nothing to read."""
 
-    def backward(self, forward: Any, gradient: Any, round: int) -> None:
+    def backward(self, *_: Any) -> None:
         """Nothing to learn."""
 
-    def local_backward(self, forward: Any, exchange: Exchange) -> None:
+    def learn_labels(self, message: Labels) -> None:
+        """Nothing to learn."""
+
+    def local_backward(self, *_: Any) -> None:
         """Nothing to learn."""
 
     def end_round(self, round: int) -> None:
@@ -196,30 +211,24 @@ class NullActive(NullPassive):
     def __init__(self, widths: Mapping[str, int], batch_size: int, has_features: bool) -> None:
         super().__init__(1, batch_size)
         self.has_features = has_features
-        self._aggregate = Aggregate(
-            0.0, {peer: _zeros(batch_size, width) for peer, width in widths.items()}
-        )
+        self._replies = {peer: _zeros(batch_size, width) for peer, width in widths.items()}
+        self._aggregate = Aggregate(0.0)
 
-    def pack(self, gradient: Any) -> Packed:
-        """Already packed."""
-        assert isinstance(gradient, Packed)
-        return gradient
+    def labels_message(self) -> None:
+        """No labels."""
 
-    def unpack(self, packed: Packed, rows: Rows, peer: str = "") -> None:
+    def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
+        """Always the same zeros."""
+        return Gradient(exchange.round, self._replies[peer], signal)
+
+    def unpack(self, reply: Any, rows: Rows, peer: str = "") -> None:
         """Nothing to read."""
 
     def aggregate(
-        self, rows: Rows, own: Any, peers: Mapping[str, Any], want_replies: bool
+        self, exchange: Exchange, own: Any, wanted: bool, stale: bool = False
     ) -> Aggregate:
-        """Always the same zeros."""
+        """Nothing to compute."""
         return self._aggregate
-
-    def local_aggregate(self, own: Any, exchange: Exchange) -> Aggregate:
-        """Always the same zeros."""
-        return self._aggregate
-
-    def local_backward(self, forward: Any, *_: Any) -> None:
-        """Nothing to learn."""
 
     def forget(self) -> None:
         """Nothing to drop."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from colonnade.compress import Compress
+from colonnade.compress import Compress, plain
+from colonnade.compress import describe as text
 from colonnade.policies.exchange import ExchangePolicy, gradients
 from colonnade.policies.local import LocalPolicy, once
 from colonnade.policies.order import OrderPolicy, parallel
@@ -53,6 +54,10 @@ class Method:
 
 def describe(policy: Any) -> str:
     """A policy as a call: its name in small letters and its settable fields."""
+    if isinstance(policy, Compress):
+        roles = {field.name: getattr(policy, field.name) for field in fields(policy)}
+        texts = [f"{role}={text(codec)}" for role, codec in roles.items() if codec != plain()]
+        return f"compress({', '.join(texts)})"
     name = "".join(f"_{c.lower()}" if c.isupper() else c for c in type(policy).__name__).strip("_")
     options = [f"{field.name}={getattr(policy, field.name)!r}" for field in fields(policy)]
     return f"{name}({', '.join(options)})"

@@ -49,20 +49,25 @@ class Objective:
         return labels.long() if self.name == "cross_entropy" else labels.to(dtype).view(-1, 1)
 
     def __call__(
-        self, prediction: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor | None = None
+        self,
+        prediction: torch.Tensor,
+        labels: torch.Tensor,
+        weights: torch.Tensor | None = None,
+        factors: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """The mean loss of a batch; with weights, Σ wᵢ lossᵢ / Σ wᵢ."""
+        """The mean loss of a batch; with weights, Σ wᵢ lossᵢ / Σ wᵢ.
+
+        `factors` scale rows down without the others making up for it: Σ fᵢ wᵢ lossᵢ / Σ wᵢ.
+        """
         if self.class_weights is not None:
             by_class = self.class_weights.to(prediction)[labels.view(-1).long()]
             weights = by_class if weights is None else weights * by_class
-        if weights is None:
+        if weights is None and factors is None:
             return self._loss(prediction, labels, "mean")
-        losses = self.rows(prediction, labels)
-        return (losses * weights).sum() / weights.sum()
-
-    def rows(self, prediction: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """The loss of each row, unweighted."""
-        return self._loss(prediction, labels, "none").view(-1)
+        losses = self._loss(prediction, labels, "none").view(-1)
+        if factors is not None:
+            losses = losses * factors
+        return losses.mean() if weights is None else (losses * weights).sum() / weights.sum()
 
     def _loss(self, prediction: torch.Tensor, labels: torch.Tensor, how: str) -> torch.Tensor:
         if self.name == "cross_entropy":

@@ -23,8 +23,15 @@ def _classes(module: Any, base: type) -> dict[str, type]:
     }
 
 
+class InverseSqrt(lr_scheduler.LambdaLR):
+    """lr₀/√e after e steps of the schedule: the falling rate of the PASTA paper."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        super().__init__(optimizer, lambda step: 1 / max(1, step) ** 0.5)
+
+
 OPTIMIZERS = _classes(torch.optim, torch.optim.Optimizer)
-SCHEDULES = _classes(lr_scheduler, lr_scheduler.LRScheduler)
+SCHEDULES = _classes(lr_scheduler, lr_scheduler.LRScheduler) | {"inverse-sqrt": InverseSqrt}
 
 
 def _look_up(

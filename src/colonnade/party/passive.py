@@ -10,6 +10,7 @@ from collections import deque
 from functools import partial
 
 from colonnade.errors import PartyError
+from colonnade.party.greeting import introduce
 from colonnade.party.learner import PassiveLearner, Split
 from colonnade.party.setup import Outcome, Setup
 from colonnade.policies.view import Exchange, Role
@@ -20,8 +21,9 @@ from colonnade.wire.messages import (
     Failure,
     Finish,
     Gradient,
-    Hello,
+    Labels,
     Message,
+    Snapshot,
 )
 from colonnade.world.base import Work, World
 
@@ -38,6 +40,9 @@ class Passive:
         self.view = setup.view(Role.PASSIVE)
         self.holds = self.method.local.holds(Role.PASSIVE)
         self.yields = self.method.local.yields(Role.PASSIVE)
+        between = self.method.window.most > 1 or not self.holds
+        self.stashes = between and not self.method.version.recomputes()
+        """Whether updates may come between an embedding and its reply."""
         self.in_flight: dict[int, Exchange] = {}
         self.replies: deque[Exchange] = deque()
         self.evaluations: deque[Evaluate] = deque()
@@ -46,7 +51,7 @@ class Passive:
 
     async def run(self) -> Outcome:
         """Greet, loop, and hand over what was learnt."""
-        await self._greet()
+        await introduce(self.world, self.setup.hello)
         while not await self._act():
             await self._drain()
         assert self.finish is not None
@@ -62,23 +67,10 @@ class Passive:
             in_flight_max=self.view.in_flight_max,
             weights=self.learner.weights(),
             best_weights=self.learner.best_weights(),
+            actions=self.view.actions,
             finished_ns=self.view.finished_ns,
             reason=reason,
         )
-
-    async def _greet(self) -> None:
-        """Nothing of the data leaves before both sides know that they mean the same job."""
-        with self.world.off_clock():
-            await self.world.send(self.active, self.setup.hello)
-            received = await self.world.receive(waiting_for=lambda: f"{self.active}'s Hello")
-        assert received is not None
-        message = received[1]
-        if isinstance(message, Failure):
-            raise PartyError(f"{self.active} refused: {message.reason}")
-        if not isinstance(message, Hello):
-            raise PartyError(f"{self.active} began with {type(message).__name__} and no Hello")
-        if message.digest != self.setup.hello.digest:
-            raise PartyError(f"{self.active} has another job: compare the job files")
 
     async def _drain(self) -> None:
         """Take in everything that is here; wait only if `_act` found nothing to do."""
@@ -89,11 +81,11 @@ class Passive:
         self.view.now_ns = self.world.now()
 
     def _accept(self, message: Message) -> None:
-        if isinstance(message, Gradient):
+        if isinstance(message, Gradient | Snapshot):
             exchange = self.in_flight.pop(message.round, None)
             if exchange is None:
                 raise PartyError(f"{self.active} answered round {message.round}, which is not open")
-            exchange.reply = message.tensor
+            exchange.reply = message
             exchange.replied_ns = self.world.now()
             self.replies.append(exchange)
             self.view.replies += 1
@@ -103,6 +95,8 @@ class Passive:
             self.evaluations.append(message)
         elif isinstance(message, Finish):
             self.finish = message
+        elif isinstance(message, Labels):
+            self.learner.learn_labels(message)
         elif isinstance(message, Failure):
             raise PartyError(f"{self.active} failed: {message.reason}")
         else:
@@ -126,6 +120,7 @@ class Passive:
             return True
         elif self._goes_on() and self.method.window.may_send(view):
             await self._send_next()
+            view.sent_since_fresh = True
         elif self._fills() and (exchange := self.method.local.next(view)) is not None:
             await self._update_locally(exchange)
         else:
@@ -149,9 +144,10 @@ class Passive:
     async def _send_next(self) -> None:
         view = self.view
         exchange = Exchange(view.sent, self.setup.plan.batch(view.sent))
-        exchange.forward = await self._forward(exchange)
-        packed = await self.world.compute(lambda: self.learner.pack(exchange.forward), Work.CODEC)
+        exchange.forward = await self._forward(exchange, stash=self.stashes)
+        packed = await self.world.compute(lambda: self.learner.pack(exchange), Work.CODEC)
         self.in_flight[view.sent] = exchange
+        view.actions.append((self.world.now(), "send", exchange.round))
         view.sent += 1
         view.in_flight_max = max(view.in_flight_max, view.in_flight)
         await self.world.send(self.active, Embedding(exchange.round, packed))
@@ -165,26 +161,24 @@ class Passive:
         view.replies -= 1
         if self.method.version.recomputes():
             exchange.forward = await self._forward(exchange)
-        packed = exchange.reply
-        exchange.reply = await self.world.compute(
-            lambda: learner.unpack(packed, exchange.rows), Work.CODEC
-        )
-        await self.world.compute(
-            lambda: learner.backward(exchange.forward, exchange.reply, exchange.round),
-            Work.BACKWARD,
-        )
-        view.remember(exchange, self.method.local.keep, self.world.now())
+        unpack = partial(learner.unpack, exchange.reply, exchange.rows)
+        exchange.reply = await self.world.compute(unpack, Work.CODEC)
+        began_ns = self.world.now()
+        await self.world.compute(lambda: learner.backward(exchange), Work.BACKWARD)
+        view.remember(exchange, self.method.local.keep, began_ns, self.world.now())
 
     async def _update_locally(self, exchange: Exchange) -> None:
         """Forward anew with the present weights, then backward with the reply of then."""
+        began_ns = self.world.now()
         forward = await self._forward(exchange)
         await self.world.compute(
             lambda: self.learner.local_backward(forward, exchange), Work.BACKWARD
         )
-        self.view.updated(exchange, self.world.now())
+        self.view.updated(exchange, began_ns, self.world.now())
 
-    async def _forward(self, exchange: Exchange) -> object:
-        return await self.world.compute(lambda: self.learner.forward(exchange.rows), Work.FORWARD)
+    async def _forward(self, exchange: Exchange, stash: bool = False) -> object:
+        forward = partial(self.learner.forward, exchange.rows, stash)
+        return await self.world.compute(forward, Work.FORWARD)
 
     async def _answer(self, question: Evaluate) -> None:
         """Evaluation embeddings with the weights of the round that was asked for."""

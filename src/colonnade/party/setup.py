@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from colonnade.data.batches import BatchPlan
 from colonnade.party.learner import Weights
 from colonnade.party.method import Method
-from colonnade.policies.view import Role, View
+from colonnade.policies.view import Action, Role, View
 from colonnade.wire.messages import Hello
 
 
@@ -38,6 +38,8 @@ class Outcome:
     in_flight_max: int
     weights: Weights
     best_weights: Weights | None
+    actions: list[Action]
+    """What it did, in order."""
     finished_ns: int
     """When its last update was done."""
     reason: str

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from colonnade.party.learner import Aggregate, Rows, Split
+from colonnade.compress import Key
+from colonnade.party.learner import Aggregate, Reply, Rows, Split
 from colonnade.party.objective import Objective
 from colonnade.party.torch_passive import EVALUATION_ROWS, Forward, TorchLearner
 from colonnade.party.trainer import evaluating
 from colonnade.policies.view import Exchange
 from colonnade.track.metrics import Metric
-from colonnade.wire.messages import Packed
+from colonnade.wire.messages import Gradient, Labels, Packed
 
 
 class TorchActive(TorchLearner):
@@ -26,7 +27,6 @@ class TorchActive(TorchLearner):
         self,
         *common: Any,
         order: Sequence[str],
-        me: str,
         widths: Mapping[str, int],
         objective: Objective,
         labels: Mapping[Split, torch.Tensor],
@@ -36,99 +36,84 @@ class TorchActive(TorchLearner):
         super().__init__(*common)
         self.has_features = self._features is not None
         self._order = order
-        self._me = me
+        self._me = self._place.party
         self._widths = widths
         self._objective = objective
         self._labels = labels
         self._sample_weights = sample_weights
         self._metrics = metrics
+        self._encoders = {
+            peer: self._method.compress.gradient.encoder(
+                Key(self._place.job_seed, self._me, "gradient", peer)
+            )
+            for peer in widths
+        }
 
-    def pack(self, gradient: torch.Tensor) -> Packed:
-        """A reply in the method's encoding."""
-        return self._method.compress.gradient.encode(gradient)
+    def labels_message(self) -> Labels | None:
+        """Gradients need no labels at the other end."""
+        return None
+
+    def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
+        """A gradient in the method's encoding."""
+        encoder = self._encoders[peer]
+        packed = encoder.encode(exchange.answer[peer], exchange.round, exchange.rows)
+        return Gradient(exchange.round, packed, signal)
 
     def unpack(self, packed: Packed, rows: Rows, peer: str) -> torch.Tensor:
         """A peer's embedding of a batch."""
         return self._received(packed, (len(rows), self._widths[peer]), peer)
 
     def aggregate(
-        self,
-        rows: Rows,
-        own: Forward | None,
-        peers: Mapping[str, torch.Tensor],
-        want_replies: bool,
+        self, exchange: Exchange, own: Forward | None, wanted: bool, stale: bool = False
     ) -> Aggregate:
         """Top model, loss, and its derivatives by every embedding."""
-        leaves, loss = self._loss(rows, own, peers, want_replies, None)
+        factors = None
+        if stale and self._method.weight.weighs:
+            factors = self._row_weights(own, exchange)
+        leaves = self._leaves(own, exchange, wanted)
+        loss = self._loss(exchange, self._predict(self._modules["top"], leaves), factors)
         if loss.requires_grad:
             torch.autograd.backward(loss)
-        return self._derivatives(loss, leaves, peers if want_replies else ())
-
-    def local_aggregate(self, own: Forward | None, exchange: Exchange) -> Aggregate:
-        """The same with the others' cached embeddings; rows weighed where the method does."""
-        weights = None
-        want_replies = not self._method.order.at_once and not self._method.order.recomputes
-        if self._method.weight.weighs:
-            weights = self._row_weights(own, exchange)
-        leaves, loss = self._loss(exchange.rows, own, exchange.reply, want_replies, weights)
-        if loss.requires_grad:
-            torch.autograd.backward(loss)
-        return self._derivatives(loss, leaves, self._widths if want_replies else ())
+        return Aggregate(
+            loss=loss.item(),
+            answer={peer: _derivative(leaves[peer]) for peer in self._widths} if wanted else None,
+            own=None if own is None else _derivative(leaves[self._me]),
+        )
 
     def _row_weights(self, own: Forward | None, exchange: Exchange) -> torch.Tensor:
         """How much the derivatives that were sent still agree with those of now, row by row."""
-        embeddings = exchange.reply
-        leaves, loss = self._loss(exchange.rows, own, embeddings, True, None)
-        now = torch.autograd.grad(loss, [leaves[peer] for peer in embeddings])
-        then = [exchange.answer[peer] for peer in embeddings]
+        leaves = self._leaves(own, exchange, True)
+        loss = self._loss(exchange, self._predict(self._modules["top"], leaves))
+        now = torch.autograd.grad(loss, [leaves[peer] for peer in self._widths])
+        then = [exchange.answer[peer] for peer in self._widths]
         return self._method.weight.rows(torch.cat(then, dim=1), torch.cat(now, dim=1))
 
-    def _loss(
-        self,
-        rows: Rows,
-        own: Forward | None,
-        peers: Mapping[str, torch.Tensor],
-        want_replies: bool,
-        row_weights: torch.Tensor | None,
-    ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    def _leaves(
+        self, own: Forward | None, exchange: Exchange, wanted: bool
+    ) -> dict[str, torch.Tensor]:
         """The graph is cut at every embedding, so that derivatives stop there."""
         leaves = {
-            name: tensor.detach().requires_grad_(want_replies) for name, tensor in peers.items()
+            peer: tensor.detach().requires_grad_(wanted) for peer, tensor in exchange.reply.items()
         }
         if own is not None:
             leaves[self._me] = own.embedding.detach().requires_grad_()
-        index = torch.from_numpy(np.ascontiguousarray(rows)).to(self._device)
+        return leaves
+
+    def _loss(
+        self, exchange: Exchange, prediction: torch.Tensor, factors: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        index = torch.from_numpy(np.ascontiguousarray(exchange.rows)).to(self._device)
         labels = self._labels["train"].index_select(0, index)
         weights = self._sample_weights
         if weights is not None:
             weights = weights.index_select(0, index)
-        with self._random.own():
-            prediction = self._predict(self._modules["top"], leaves)
-        if row_weights is None:
-            return leaves, self._objective(prediction, labels, weights)
-        # Stale rows are scaled down and not made up for by the others: the divisor stays.
-        losses = self._objective.rows(prediction, labels) * row_weights
-        return leaves, losses.mean() if weights is None else (losses * weights).sum() / (
-            weights.sum()
-        )
+        return self._objective(prediction, labels, weights, factors)
 
     def _predict(self, top: nn.Module, embeddings: Mapping[str, torch.Tensor]) -> torch.Tensor:
         ordered = [embeddings[name] for name in self._order if name in embeddings]
-        prediction: torch.Tensor = top(ordered)
+        with self._random.own():
+            prediction: torch.Tensor = top(ordered)
         return prediction
-
-    def _derivatives(
-        self, loss: torch.Tensor, leaves: Mapping[str, torch.Tensor], peers: Iterable[str]
-    ) -> Aggregate:
-        def derivative(name: str) -> torch.Tensor:
-            gradient = leaves[name].grad
-            return torch.zeros_like(leaves[name]) if gradient is None else gradient
-
-        return Aggregate(
-            loss=loss.item(),
-            replies={name: derivative(name) for name in peers},
-            own=derivative(self._me) if self._me in leaves else None,
-        )
 
     def backward(self, own: Forward | None, aggregate: Aggregate, round: int) -> None:
         """The top model has its gradients from `aggregate`; the bottom model gets them here."""
@@ -177,3 +162,7 @@ class TorchActive(TorchLearner):
         if np.isfinite(scores).all():
             measured |= {metric.name: metric.measure(scores, truth) for metric in self._metrics}
         return measured
+
+
+def _derivative(leaf: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.func import functional_call
 
-from colonnade.compress import decode, plain
+from colonnade.compress import Key, decode, plain
 from colonnade.errors import PartyError
-from colonnade.party.learner import Rows, Split, Weights
+from colonnade.party.learner import Reply, Rows, Split, Weights
 from colonnade.party.method import Method
 from colonnade.party.trainer import Randomness, Trainer, evaluating
 from colonnade.policies.view import Exchange
-from colonnade.wire.messages import Packed
+from colonnade.wire.messages import Gradient, Labels, Packed
 
 EVALUATION_ROWS = 4096
 """Rows in one piece of an evaluation."""
@@ -26,6 +28,20 @@ class Forward:
     """A forward pass: the embedding with the graph behind it."""
 
     embedding: torch.Tensor
+    stashed: dict[str, torch.Tensor] | None = None
+    """Copies of the weights that made it, where those may change before it goes backward."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whose learner this is, and where it computes."""
+
+    party: str
+    job_seed: int
+    """Common to all parties."""
+    secret_seed: int
+    """The party's own."""
+    device: torch.device
 
 
 class TorchLearner:
@@ -38,26 +54,33 @@ class TorchLearner:
         trainer: Trainer,
         method: Method,
         width: int,
-        device: torch.device,
-        seed: int,
+        place: Place,
     ) -> None:
         self.width = width
+        self._place = place
         self._modules = modules
         self._features = features
         self._trainer = trainer
         self._method = method
-        self._device = device
+        self._device = place.device
         self._kept: dict[int, Weights] = {}
         self._best: int = -1
-        self._random = Randomness(modules.values(), seed)
+        self._random = Randomness(modules.values(), place.secret_seed)
 
-    def forward(self, rows: Rows) -> Forward | None:
+    def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
         """The bottom model on a batch, in training mode."""
         if self._features is None:
             return None
         index = torch.from_numpy(np.ascontiguousarray(rows)).to(self._device)
+        x, bottom = self._features["train"].index_select(0, index), self._modules["bottom"]
         with self._random.own():
-            return Forward(self._modules["bottom"](self._features["train"].index_select(0, index)))
+            if not stash:
+                return Forward(bottom(x))
+            copies = {
+                name: weight.detach().clone().requires_grad_(weight.requires_grad)
+                for name, weight in bottom.named_parameters()
+            }
+            return Forward(functional_call(bottom, copies, (x,)), copies)
 
     def keep(self, round: int) -> None:
         """Copy the weights."""
@@ -90,7 +113,7 @@ class TorchLearner:
             embedding: torch.Tensor = bottom(self._features[split][start : start + EVALUATION_ROWS])
         return embedding
 
-    def _received(self, packed: Packed, shape: tuple[int, int], sender: str) -> torch.Tensor:
+    def _received(self, packed: Packed, shape: tuple[int, ...], sender: str) -> torch.Tensor:
         if packed.shape != shape:
             raise PartyError(
                 f"{sender} sent a tensor of shape {packed.shape} where {shape} is due: "
@@ -102,23 +125,50 @@ class TorchLearner:
 class TorchPassive(TorchLearner):
     """A passive party's bottom model."""
 
-    def pack(self, forward: Forward) -> Packed:
+    def __init__(self, *common: Any) -> None:
+        super().__init__(*common)
+        key = Key(self._place.job_seed, self._place.party, "embedding")
+        self._encoder = self._method.compress.embedding.encoder(key)
+        self._importance: torch.Tensor | None = None
+        """How much each column of the embedding mattered when a gradient last came."""
+
+    def pack(self, exchange: Exchange) -> Packed:
         """The embedding in the method's encoding."""
-        return self._method.compress.embedding.encode(forward.embedding)
+        return self._encoder.encode(
+            exchange.forward.embedding, exchange.round, exchange.rows, self._importance
+        )
 
-    def unpack(self, packed: Packed, rows: Rows) -> torch.Tensor:
+    def unpack(self, reply: Reply, rows: Rows) -> Any:
         """The gradient of a batch."""
-        return self._received(packed, (len(rows), self.width), "the active party")
+        if not isinstance(reply, Gradient):
+            raise PartyError(f"a {type(reply).__name__} came where a Gradient is due")
+        return self._received(reply.tensor, (len(rows), self.width), "the active party")
 
-    def backward(self, forward: Forward, gradient: torch.Tensor, round: int) -> None:
+    def learn_labels(self, message: Labels) -> None:
+        """A party that gets gradients has no use for labels and takes none."""
+        raise PartyError("labels came to a party whose method does not need them")
+
+    def _gradient(self, exchange: Exchange, embedding: torch.Tensor) -> torch.Tensor:
+        """The derivative of the loss by the embedding: as it came."""
+        gradient: torch.Tensor = exchange.reply
+        return gradient
+
+    def backward(self, exchange: Exchange) -> None:
         """θ ← θ − η (∂h/∂θ)ᵀ g, with the h that was sent."""
+        forward: Forward = exchange.forward
         self._trainer.begin_round()
+        gradient = self._gradient(exchange, forward.embedding)
+        self._importance = gradient.sum(dim=0).abs()
         torch.autograd.backward(forward.embedding, gradient)
-        self._trainer.step(round)
+        if forward.stashed is not None:
+            for name, weight in self._modules["bottom"].named_parameters():
+                weight.grad = forward.stashed[name].grad
+            forward.stashed = None
+        self._trainer.step(exchange.round)
 
     def local_backward(self, forward: Forward, exchange: Exchange) -> None:
         """The same with a new h and the g that came for the old one."""
-        gradient: torch.Tensor = exchange.reply
+        gradient = self._gradient(exchange, forward.embedding)
         if self._method.weight.weighs:
             stale = exchange.forward.embedding.detach()
             rows = self._method.weight.rows(stale, forward.embedding.detach())

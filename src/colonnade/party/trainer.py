@@ -32,19 +32,25 @@ class Trainer:
         self._clip_norm = clip_norm
         self._groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         self.parameters = [parameter for group in self._groups for parameter in group["params"]]
-        self._anchor: list[torch.Tensor] | None = None
+        self._memory: Sequence[torch.Tensor] = ()
+        self._updates = 0
+        self._effort: float | None = None
 
     def begin_round(self) -> None:
         """The weights at this instant are those the round started from."""
-        if self._method.step.anchored:
-            self._anchor = [parameter.detach().clone() for parameter in self.parameters]
+        if self._updates:
+            largest = self._method.step.largest_weight(self._updates)
+            self._effort = self._updates * largest
+        self._updates = 0
+        self._memory = self._method.step.begin(self.parameters)
 
     def step(self, round: int) -> None:
         """Apply the gradients that have been gathered."""
-        self._method.step.adjust(self.parameters, self._anchor)
+        self._updates += 1
+        self._method.step.adjust(self.parameters, self._memory)
         if self._clip_norm is not None and self.parameters:
             nn.utils.clip_grad_norm_(self.parameters, self._clip_norm)
-        factor = self._method.rate.factor(round, self._parties)
+        factor = self._method.rate.factor(round, self._parties, self._effort)
         rates = [group["lr"] for group in self._groups]
         if factor != 1.0:
             for group in self._groups:

@@ -22,6 +22,18 @@ class Gradients:
     shares_labels = False
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """Everybody's embeddings and the top model; the party computes the loss by itself."""
+
+    shares_labels = True
+
+
+def snapshot() -> Snapshot:
+    """Each passive party gets the others' embeddings, the top model and, once, the labels."""
+    return Snapshot()
+
+
 def gradients() -> Gradients:
     """The neutral element: each passive party gets ∂loss/∂h of its own embedding h."""
     return Gradients()

@@ -22,7 +22,7 @@ class Everyone:
 
     def ready(self, view: View) -> bool:
         """All passives have sent this round."""
-        return all(newest >= view.round for newest in view.arrived.values())
+        return min(view.arrived.values()) >= view.round
 
 
 def everyone() -> Everyone:

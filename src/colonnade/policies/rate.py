@@ -10,12 +10,18 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Protocol
 
+from colonnade.errors import RequestError
+
 
 class RatePolicy(Protocol):
     """Gives the factor."""
 
-    def factor(self, round: int, parties: int) -> float:
-        """The factor in a round (counted from 0) of a job with so many parties."""
+    def factor(self, round: int, parties: int, effort: float | None) -> float:
+        """The factor in a round (counted from 0) of a job with so many parties.
+
+        `effort` is the party's updates of the round before times the largest weight that one of
+        its gradients had (τ·w̄ of Flex-VFL); None in the first round.
+        """
         ...
 
 
@@ -23,7 +29,7 @@ class RatePolicy(Protocol):
 class Constant:
     """The party's own rate."""
 
-    def factor(self, round: int, parties: int) -> float:
+    def factor(self, round: int, parties: int, effort: float | None = None) -> float:
         """Always 1."""
         return 1.0
 
@@ -34,9 +40,45 @@ class InverseSqrt:
 
     by_parties: bool = False
 
-    def factor(self, round: int, parties: int) -> float:
+    def factor(self, round: int, parties: int, effort: float | None = None) -> float:
         """Falls with the round."""
         return 1.0 / sqrt((round + 1) * (parties if self.by_parties else 1))
+
+
+@dataclass(frozen=True)
+class SpeedAdaptive:
+    """1/(τ·w̄) of the party's round before; `first` stands for it in the first round."""
+
+    first: float
+
+    def factor(self, round: int, parties: int, effort: float | None = None) -> float:
+        """Falls with the party's speed."""
+        return 1.0 / (self.first if effort is None else effort)
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """1/(r+1)."""
+
+    def factor(self, round: int, parties: int, effort: float | None = None) -> float:
+        """Falls with the round."""
+        return 1.0 / (round + 1)
+
+
+def inverse() -> Inverse:
+    """η₀/(r+1) with r the round."""
+    return Inverse()
+
+
+def speed_adaptive(first: float = 1.0) -> SpeedAdaptive:
+    """Adaptive Flex-VFL: a party's rate is A/(τ·w̄), with A the rate of its optimizer.
+
+    >>> speed_adaptive(4).factor(round=0, parties=2, effort=None)
+    0.25
+    """
+    if first <= 0:
+        raise RequestError(f"first is {first}: the updates of a round are more than 0")
+    return SpeedAdaptive(first)
 
 
 def constant() -> Constant:

@@ -14,19 +14,22 @@ import torch
 
 from colonnade.errors import RequestError
 
+Memory = Sequence[torch.Tensor]
+
 
 class StepPolicy(Protocol):
     """Adjusts gradients in place, just before the optimizer's step."""
 
-    @property
-    def anchored(self) -> bool:
-        """Whether `adjust` needs the weights that the round started from."""
+    def begin(self, parameters: Sequence[torch.Tensor]) -> Memory:
+        """What to remember from the start of a round, a tensor for each parameter or nothing."""
         ...
 
-    def adjust(
-        self, parameters: Sequence[torch.Tensor], anchor: Sequence[torch.Tensor] | None
-    ) -> None:
+    def adjust(self, parameters: Sequence[torch.Tensor], memory: Memory) -> None:
         """Change the `.grad` of the parameters."""
+        ...
+
+    def largest_weight(self, updates: int) -> float:
+        """The most that one gradient counts in the sum of so many updates (w̄ of Flex-VFL)."""
         ...
 
 
@@ -34,30 +37,67 @@ class StepPolicy(Protocol):
 class PlainStep:
     """The gradient as it is."""
 
-    anchored = False
+    def begin(self, parameters: Sequence[torch.Tensor]) -> Memory:
+        """Nothing to remember."""
+        return ()
 
-    def adjust(
-        self, parameters: Sequence[torch.Tensor], anchor: Sequence[torch.Tensor] | None
-    ) -> None:
+    def adjust(self, parameters: Sequence[torch.Tensor], memory: Memory) -> None:
         """Nothing to change."""
+
+    def largest_weight(self, updates: int) -> float:
+        """Every gradient counts once."""
+        return 1.0
 
 
 @dataclass(frozen=True)
-class Proximal:
+class Proximal(PlainStep):
     """Adds μ(θ − θ_anchor), the gradient of (μ/2)‖θ − θ_anchor‖²; the anchor is θ at the
     round's start, so the fresh update is unchanged by it."""
 
     mu: float
-    anchored = True
 
-    def adjust(
-        self, parameters: Sequence[torch.Tensor], anchor: Sequence[torch.Tensor] | None
-    ) -> None:
+    def begin(self, parameters: Sequence[torch.Tensor]) -> Memory:
+        """The anchor."""
+        return [parameter.detach().clone() for parameter in parameters]
+
+    def adjust(self, parameters: Sequence[torch.Tensor], memory: Memory) -> None:
         """Pull towards the round's start."""
-        assert anchor is not None
-        for parameter, start in zip(parameters, anchor, strict=True):
+        for parameter, start in zip(parameters, memory, strict=True):
             if parameter.grad is not None:
                 parameter.grad.add_(parameter.detach() - start, alpha=self.mu)
+
+
+@dataclass(frozen=True)
+class LocalMomentum(PlainStep):
+    """u ← ρu + g instead of g, with u forgotten at the start of every round."""
+
+    rho: float
+
+    def begin(self, parameters: Sequence[torch.Tensor]) -> Memory:
+        """No momentum yet."""
+        return [torch.zeros_like(parameter) for parameter in parameters]
+
+    def adjust(self, parameters: Sequence[torch.Tensor], memory: Memory) -> None:
+        """Gather momentum."""
+        for parameter, momentum in zip(parameters, memory, strict=True):
+            if parameter.grad is not None:
+                momentum.mul_(self.rho).add_(parameter.grad)
+                parameter.grad.copy_(momentum)
+
+    def largest_weight(self, updates: int) -> float:
+        """The first gradient counts in all updates: 1 + ρ + … + ρ^(τ−1)."""
+        return (1 - self.rho**updates) / (1 - self.rho)
+
+
+def local_momentum(rho: float) -> PlainStep | LocalMomentum:
+    """SGD with momentum that each round begins anew (Flex-VFL).
+
+    >>> local_momentum(0) == plain_step()
+    True
+    """
+    if not 0 <= rho < 1:
+        raise RequestError(f"rho is {rho}: local momentum needs 0 to below 1")
+    return LocalMomentum(rho) if rho else PlainStep()
 
 
 def plain_step() -> PlainStep:

@@ -34,12 +34,18 @@ class Exchange:
     """What others contributed: a gradient at a passive party, their embeddings at the active."""
     answer: Any = None
     """At the active party: the derivatives it replied with."""
+    packed: Any = None
+    """At the active party: the embeddings as they crossed the wire, by party."""
     replied_ns: int = 0
     """When that came."""
     updates: int = 0
     """Updates done on this exchange, the fresh one included."""
-    used: int = 0
-    """The party's count of updates when it last used this exchange."""
+    sampled: int | None = None
+    """How many local updates came before its last one; None before its first."""
+
+
+Action = tuple[int, str, int]
+"""When, what (`send`, `aggregate`, `reply`, `fresh`, `local`), and on which round's exchange."""
 
 
 @dataclass(slots=True)
@@ -73,6 +79,14 @@ class View:
     """Local updates done."""
     finished_ns: int = 0
     """When the last update was done."""
+    actions: list[Action] = field(default_factory=list)
+    """Everything the party did that its weights or messages depend on, in order."""
+    update_ns: int = 0
+    """How long the last update took."""
+    locals_since_fresh: int = 0
+    """Local updates since the last fresh one."""
+    sent_since_fresh: bool = False
+    """Whether a batch was sent since the last fresh update, beyond those of the refill."""
     in_flight_max: int = 0
     """The most exchanges that were ever in flight."""
     window: Window = field(default_factory=Window)
@@ -82,29 +96,37 @@ class View:
     """At the active party: the newest round whose embedding each passive party has sent."""
     signals: dict[str, int] = field(default_factory=dict)
     """At the active party: the control signal that goes with the next reply to each passive."""
+    signalled: int = -1
+    """At the active party: the last round whose signals were settled while it idled."""
 
     @property
     def in_flight(self) -> int:
         """Exchanges sent whose reply was not used yet."""
         return self.sent - self.round
 
-    def remember(self, exchange: Exchange, keep: int, now_ns: int) -> None:
+    def remember(self, exchange: Exchange, keep: int, began_ns: int, now_ns: int) -> None:
         """The fresh update on an exchange is done; local updates may use it from now on."""
         self.fresh += 1
         self.round += 1
+        self.update_ns = now_ns - began_ns
         self.finished_ns = now_ns
+        self.actions.append((now_ns, "fresh", exchange.round))
+        self.locals_since_fresh = 0
+        self.sent_since_fresh = False
         exchange.updates = 1
-        exchange.used = self.fresh + self.local
         self.kept.append(exchange)
         while len(self.kept) > keep:
             self.kept.popleft()
 
-    def updated(self, exchange: Exchange, now_ns: int) -> None:
+    def updated(self, exchange: Exchange, began_ns: int, now_ns: int) -> None:
         """A local update on an exchange is done."""
+        exchange.sampled = self.local
         self.local += 1
+        self.locals_since_fresh += 1
+        self.actions.append((now_ns, "local", exchange.round))
+        self.update_ns = now_ns - began_ns
         self.finished_ns = now_ns
         exchange.updates += 1
-        exchange.used = self.fresh + self.local
 
     @property
     def epoch(self) -> int:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from torch.nn import functional as F
+
+from colonnade.errors import RequestError
 
 
 class WeightPolicy(Protocol):
@@ -34,6 +37,30 @@ class Uniform:
     def rows(self, stale: torch.Tensor, current: torch.Tensor) -> torch.Tensor:
         """All ones."""
         return stale.new_ones(len(stale))
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """The cosine between what was exchanged and what it would be now; 0 below the threshold."""
+
+    threshold: float
+    weighs = True
+
+    def rows(self, stale: torch.Tensor, current: torch.Tensor) -> torch.Tensor:
+        """Row by row, without a gradient of its own."""
+        similarity = F.cosine_similarity(stale, current, dim=1, eps=1e-12).detach()
+        return torch.where(similarity >= self.threshold, similarity, 0.0)
+
+
+def cosine(threshold: float) -> Cosine:
+    """CELU's instance weights.
+
+    >>> cosine(0.5).rows(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])).tolist()
+    [0.0]
+    """
+    if not 0 <= threshold < 1:
+        raise RequestError(f"the threshold is {threshold}: give a cosine from 0 to below 1")
+    return Cosine(threshold)
 
 
 def uniform() -> Uniform:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from colonnade.errors import RequestError
 from colonnade.policies.view import View
 
 
@@ -61,6 +62,72 @@ class Lockstep:
         """No signal goes out."""
 
 
+@dataclass(frozen=True)
+class Pipelined:
+    """Up to `most` exchanges in flight, as many as the active party's signals ask for.
+
+    A party that idles has as many exchanges in flight as its window says. The window moves by at
+    most one for each reply. When it grows, or when the party was still busy as the reply came,
+    the next batch is sent before the reply is used, so that the line never runs dry.
+    """
+
+    most: int
+
+    def refill(self, view: View) -> int:
+        """Batches to send before the reply is used; settles the window."""
+        window = view.window
+        if window.size < window.previous:
+            window.size = window.previous - 1
+            if not view.sent_since_fresh:
+                window.previous = window.size
+            return 0
+        ahead = 0 if view.sent_since_fresh else 1
+        if window.size > window.previous:
+            window.size = window.previous + 1
+            ahead += 1
+        window.previous = window.size
+        return ahead
+
+    def may_send(self, view: View) -> bool:
+        """One batch after each reply, unless the window shrinks or the refill has sent it."""
+        return not view.sent_since_fresh and view.window.size >= view.window.previous
+
+    def on_signal(self, view: View, signal: int) -> None:
+        """More only if the party had time for local updates; never less than one."""
+        window = view.window
+        if signal > 0 and view.locals_since_fresh:
+            window.size = min(window.size + 1, self.most)
+        elif signal < 0:
+            window.size = max(window.size - 1, 1)
+
+    def on_first_idle(self, view: View) -> None:
+        """Whoever has sent nothing for this round is asked for more, who is ahead for less."""
+        if view.round > 0:
+            view.signals = {peer: _signal(newest, view) for peer, newest in view.arrived.items()}
+            view.signalled = view.round
+
+    def at_aggregate(self, view: View) -> None:
+        """A round without an idle moment is judged now."""
+        if view.signalled < view.round:
+            view.signals = {peer: _signal(newest, view) for peer, newest in view.arrived.items()}
+
+
+def _signal(newest: int, view: View) -> int:
+    ahead = newest - view.round
+    return (ahead < 0) - (ahead > 0)
+
+
 def lockstep() -> Lockstep:
     """The neutral element: send, wait for the reply, use it, send again."""
     return Lockstep()
+
+
+def pipelined(most: int) -> Pipelined:
+    """PASTA's window: up to `most` exchanges in flight, steered by the active party.
+
+    >>> pipelined(3)
+    Pipelined(most=3)
+    """
+    if most < 1:
+        raise RequestError(f"a window of {most} lets nothing be sent: give 1 or more")
+    return Pipelined(most)

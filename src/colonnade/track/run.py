@@ -15,6 +15,7 @@ from colonnade.errors import RequestError
 from colonnade.job.files import dumps
 from colonnade.job.records import Job
 from colonnade.party.learner import Weights
+from colonnade.policies.view import Action
 from colonnade.track.history import Row
 from colonnade.track.metrics import Metric
 from colonnade.wire.ledger import Entry
@@ -41,6 +42,8 @@ class PartyRun:
     fresh: int
     local: int
     in_flight_max: int
+    actions: list[Action]
+    """What it did, in order: (time in ns, action, round)."""
     busy_s: float
     idle_s: float
     ledger: list[Entry]

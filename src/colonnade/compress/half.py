@@ -1,0 +1,92 @@
+"""Two bytes a component: the tensor rounded to float16 or bfloat16."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from colonnade.compress.base import (
+    DECODERS,
+    DTYPE_NAMES,
+    DTYPES,
+    Encoder,
+    Key,
+    finite_range,
+    payload,
+    plain,
+)
+from colonnade.errors import PartyError, RequestError, WireError, nearest
+from colonnade.wire.messages import Buffer, Packed
+
+HalfKind = Literal["float16", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class Half:
+    """Rounding to a type of two bytes; see `half`."""
+
+    TAGS: ClassVar[tuple[str, ...]] = ("half", "plain")
+    kind: HalfKind = "float16"
+
+    def encoder(self, key: Key) -> Encoder:
+        """An encoder; it remembers nothing."""
+        return _HalfEncoder(self, key)
+
+
+def half(kind: HalfKind = "float16") -> Half:
+    """16 bits a component: "float16" (11 bits of precision) or "bfloat16" (8, and any size).
+
+    A tensor whose components have two bytes already is sent as it is.
+
+    >>> from colonnade.compress.base import decode
+    >>> decode(half().encoder(Key(0, "partner", "embedding")).encode(torch.tensor([0.1]))).tolist()
+    [0.0999755859375]
+    """
+    if kind not in get_args(HalfKind):
+        raise RequestError(f"half cannot be '{kind}': {nearest(kind, get_args(HalfKind))}")
+    return Half(kind)
+
+
+@dataclass(frozen=True)
+class _HalfEncoder:
+    encoding: Half
+    key: Key
+
+    def encode(
+        self,
+        tensor: torch.Tensor,
+        round: int = 0,
+        rows: NDArray[np.int64] | None = None,
+        importance: torch.Tensor | None = None,
+    ) -> Packed:
+        peak = max(finite_range(tensor, self.key), key=abs)
+        if tensor.element_size() == 2:
+            return plain().encode(tensor)
+        kind = DTYPES[self.encoding.kind]
+        if not math.isfinite(torch.tensor(peak, dtype=torch.float64).to(kind).item()):
+            raise PartyError(
+                f"the {self.key.role} of '{self.key.sender}' has a component of {peak:.3g}, over "
+                f'what {self.encoding.kind} can hold: use half("bfloat16"), scalar or plain'
+            )
+        short = plain().encode(tensor.detach().to(kind))
+        details = self.encoding.kind.encode()
+        return Packed("half", DTYPE_NAMES[tensor.dtype], short.shape, short.data, details)
+
+
+def _decode(packed: Packed) -> torch.Tensor:
+    kind = packed.details.decode("ascii", errors="replace")
+    if kind not in get_args(HalfKind):
+        raise WireError(f"a half tensor of type '{kind}': {nearest(kind, get_args(HalfKind))}")
+    if not DTYPES[packed.dtype].is_floating_point:
+        raise WireError(f"a half tensor of type {packed.dtype}: only fractions are rounded")
+    data = payload(packed, 2 * math.prod(packed.shape))
+    short = Packed("plain", kind, packed.shape, Buffer(data.data))
+    return DECODERS["plain"](short).to(DTYPES[packed.dtype])
+
+
+DECODERS["half"] = _decode

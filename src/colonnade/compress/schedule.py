@@ -1,0 +1,128 @@
+"""Encodings that change over the rounds.
+
+C-VFL's Theorem 4.4 converges if the compression error falls with the round, and takes the choice
+of parameters for that from its Table 1 with T = t0, the current round counted from one:
+
+    scalar    bits = Ω(log2(… √t0))     so each component gets log2 √t0 more bits
+    lattice   V = O(1 / (… √t0))        V is proportional to 2^(-2·bits): ½·log2 √t0 more bits
+
+Both make the error O(1/√t0). The scalar row asks for more than that: its error is proportional
+to 2^(-2·bits), which then falls as 1/t0. `diminishing` follows the table as it is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from colonnade.compress.base import Encoder, Encoding, Key
+from colonnade.compress.lattice import BITS_MAX as LATTICE_BITS_MAX
+from colonnade.compress.lattice import Lattice
+from colonnade.compress.scalar import BITS_MAX as SCALAR_BITS_MAX
+from colonnade.compress.scalar import Scalar
+from colonnade.compress.scaling import Scale
+from colonnade.errors import RequestError
+from colonnade.wire.messages import Packed
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Another encoding from certain rounds on; see `steps`."""
+
+    parts: tuple[tuple[int, Encoding], ...]
+
+    def at(self, round: int) -> Encoding:
+        """The encoding of a round."""
+        return next(encoding for start, encoding in reversed(self.parts) if start <= round)
+
+    def encoder(self, key: Key) -> Encoder:
+        """An encoder that begins each part's encoder when its rounds come."""
+        return _ScheduledEncoder(self, key)
+
+
+def steps(parts: Sequence[tuple[int, Encoding]]) -> Encoding:
+    """Each encoding from its round on; the first one's round is 0.
+
+    A schedule without a change is the encoding itself.
+
+    >>> from colonnade.compress import scalar
+    >>> steps([(0, scalar(2)), (100, scalar(4))]).at(99)
+    Scalar(bits=2, scale='clipped', dither=False)
+    >>> steps([(0, scalar(2)), (100, scalar(2))]) == scalar(2)
+    True
+    """
+    starts = [start for start, _ in parts]
+    if not starts or starts[0] != 0 or any(a >= b for a, b in pairwise(starts)):
+        raise RequestError(
+            f"steps at rounds {starts}: give ascending rounds, and let the first be 0"
+        )
+    if any(isinstance(encoding, Steps) for _, encoding in parts):
+        raise RequestError("steps within steps: write all of them as one list")
+    changes = [parts[0]] + [b for a, b in pairwise(parts) if a[1] != b[1]]
+    return changes[0][1] if len(changes) == 1 else Steps(tuple(changes))
+
+
+@dataclass(frozen=True)
+class Diminishing:
+    """A quantiser whose bits grow with the rounds; see `diminishing`."""
+
+    first: Scalar | Lattice
+
+    def at(self, round: int) -> Encoding:
+        """The encoding of a round: the table's, rounded up, up to the most bits there are."""
+        octaves = round.bit_length()
+        # The smallest whole g with 2^g >= √t0, in whole numbers: logarithms round at powers.
+        if isinstance(self.first, Scalar):
+            more, most = (octaves + 1) // 2, SCALAR_BITS_MAX
+        else:
+            more, most = (octaves + 3) // 4, LATTICE_BITS_MAX
+        return replace(self.first, bits=min(most, self.first.bits + more))
+
+    def encoder(self, key: Key) -> Encoder:
+        """An encoder that begins each part's encoder when its rounds come."""
+        return _ScheduledEncoder(self, key)
+
+
+def diminishing(
+    kind: Callable[[int, Scale, bool], Scalar | Lattice],
+    first_bits: int,
+    scale: Scale = "clipped",
+    dither: bool = False,
+) -> Encoding:
+    """`scalar` or `lattice` with an error that falls with the round as C-VFL's Table 1 demands.
+
+    >>> from colonnade.compress import lattice, scalar
+    >>> [diminishing(scalar, 2).at(round).bits for round in (0, 1, 4, 16, 64)]
+    [2, 3, 4, 5, 6]
+    >>> [diminishing(lattice, 2).at(round).bits for round in (0, 1, 15, 16, 255, 256)]
+    [2, 3, 3, 4, 4, 5]
+    """
+    first = kind(first_bits, scale, dither)
+    if not isinstance(first, Scalar | Lattice):
+        raise RequestError("only scalar and lattice can be diminishing: choose one of them")
+    most = SCALAR_BITS_MAX if isinstance(first, Scalar) else LATTICE_BITS_MAX
+    return first if first.bits == most else Diminishing(first)
+
+
+class _ScheduledEncoder:
+    def __init__(self, schedule: Steps | Diminishing, key: Key) -> None:
+        self._schedule = schedule
+        self._key = key
+        self._encoders: dict[Encoding, Encoder] = {}
+
+    def encode(
+        self,
+        tensor: torch.Tensor,
+        round: int = 0,
+        rows: NDArray[np.int64] | None = None,
+        importance: torch.Tensor | None = None,
+    ) -> Packed:
+        encoding = self._schedule.at(round)
+        if encoding not in self._encoders:
+            self._encoders[encoding] = encoding.encoder(self._key)
+        return self._encoders[encoding].encode(tensor, round, rows, importance)

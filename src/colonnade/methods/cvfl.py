@@ -1,0 +1,47 @@
+"""C-VFL: compressed embeddings, several local updates, every party with the whole loss."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from colonnade import compress
+from colonnade.party.method import Method
+from colonnade.policies.exchange import gradients, snapshot
+from colonnade.policies.local import repeat
+
+
+def cvfl(
+    q: int = 10,
+    compressor: str = "scalar:4",
+    exchange: Literal["snapshot", "gradients"] = "snapshot",
+) -> Method:
+    """C-VFL: exchange compressed embeddings, then Q updates everywhere against that snapshot.
+
+    Castiglia et al., *Compressed-VFL: Communication-Efficient Learning with Vertically Partitioned
+    Data*, ICML 2022, Algorithm 1. In a round that began at Θ^{t₀}, with C the compressor, each
+    party k does Q times
+
+        θ_k ← θ_k − η ∇_k F(h_k(θ_k), C(h_{−k}(θ_{−k}^{t₀})), C(θ_0^{t₀}); y)
+
+    with its own embedding as it is and the others', and the top model θ_0, as they were sent; the
+    active party moves θ_0 itself, uncompressed, against everybody's compressed embeddings. The
+    passive parties need the labels (`train.labels = "shared"`). Plain split training sends
+    gradients back, and needs none: that is `exchange="gradients"`, with Q = 1 the paper's
+    Algorithm 2, with Q > 1 FedBCD with compression.
+
+    Args:
+        q: Q, all updates on one exchange.
+        compressor: how embeddings, the top model or gradients are encoded: `plain`, `scalar:4`,
+            `lattice:3`, `topk:0.25`, `half`, …
+        exchange: what comes back, `snapshot` (Algorithm 1) or `gradients`.
+
+    Example:
+        >>> sorted(cvfl(q=5).composition())
+        ['compress', 'exchange', 'local']
+    """
+    codec = compress.parse(compressor)
+    if exchange == "gradients":
+        roles = compress.Compress(embedding=codec, gradient=codec)
+        return Method(exchange=gradients(), local=repeat(q), compress=roles)
+    roles = compress.Compress(embedding=codec, top=codec)
+    return Method(exchange=snapshot(), local=repeat(q), compress=roles)

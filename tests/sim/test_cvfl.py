@@ -1,0 +1,149 @@
+"""C-VFL against its Algorithm 1, and what it equals in its degenerate cases."""
+
+from __future__ import annotations
+
+import copy
+
+import msgspec
+import pytest
+import torch
+from torch.nn import functional as F
+
+from colonnade import JobError, simulate
+from colonnade.compress import Key, decode, parse
+from colonnade.data.batches import BatchPlan
+from tests.small import Small, apart, small
+
+
+def train(case: Small, **method):
+    job = msgspec.structs.replace(case.job, method={"name": "cvfl", **method})
+    return simulate(job, case.data, case.modules)
+
+
+class Algorithm1:
+    """C-VFL in one process; `squeeze` is what a tensor looks like after the wire."""
+
+    def __init__(self, case: Small, q: int, compressor: str) -> None:
+        self.case, self.q = case, q
+        self.modules = copy.deepcopy(case.modules)
+        self.names = [name for name in case.parties if case.has_features(name)]
+        self.optimizers = {
+            name: torch.optim.SGD(module.parameters(), lr=0.1)
+            for name, module in self.modules.items()
+            if list(module.parameters())
+        }
+        self.encoders = {}
+        self.compressor = parse(compressor)
+
+    def squeeze(self, tensor, sender, role, receiver, round, rows):
+        key = Key(self.case.job.seed, sender, role, receiver)
+        encoder = self.encoders.setdefault(key, self.compressor.encoder(key))
+        return decode(encoder.encode(tensor, round, rows)).clone()
+
+    def train(self):
+        case = self.case
+        plan = BatchPlan(case.data.train_count, case.job.train.batch_size, case.job.seed)
+        for round in range(case.job.train.rounds):
+            self.round(round, plan.batch(round).copy())
+        return self.modules
+
+    def round(self, round, rows):
+        index, active = torch.from_numpy(rows), self.case.job.active
+        shared = {
+            name: self.squeeze(self.embed(name, index).detach(), name, "embedding", "", round, rows)
+            for name in self.names
+        }
+        top = copy.deepcopy(self.modules["top"])
+        for number, parameter in enumerate(top.parameters()):
+            parameter.data = self.squeeze(parameter.data, active, "top", str(number), round, None)
+        for _ in range(self.q):
+            self.step("top", self.loss(self.modules["top"], shared, index))
+        for name in self.names:
+            for _ in range(self.q):
+                mine = shared | {name: self.embed(name, index)}
+                self.step(name, self.loss(top, mine, index))
+
+    def embed(self, name, index):
+        return self.modules[name](self.case.x(name)[index])
+
+    def loss(self, top, embeddings, index):
+        prediction = top([embeddings[name] for name in self.names])
+        return F.binary_cross_entropy_with_logits(prediction, self.case.y()[index])
+
+    def step(self, name, loss):
+        if name in self.optimizers:
+            self.optimizers[name].zero_grad()
+            loss.backward()
+            self.optimizers[name].step()
+
+
+@pytest.mark.parametrize("compressor", ["plain", "scalar:3", "lattice:4", "half", "topk:0.5"])
+@pytest.mark.parametrize("label_only", [False, True])
+@pytest.mark.parametrize("q", [1, 4])
+def test_cvfl_is_its_algorithm(q, label_only, compressor):
+    case = small(3, "split", label_only, {"name": "sgd", "lr": 0.1}, rounds=50, labels="shared")
+    run = train(case, q=q, compressor=compressor)
+    expected = Algorithm1(case, q, compressor).train()
+    assert apart(run.weights, expected, case.job.active) <= 1e-12
+    assert run.summary()["updates"]["p0"] == {"fresh": 50, "local": 50 * (q - 1)}
+
+
+@pytest.mark.parametrize("top", ["split", "agg", "dot"])
+def test_one_update_without_compression_is_fedsgd(top):
+    case = small(3, top, rounds=50, labels="shared")
+    plain = simulate(case.job, case.data, case.modules).weights
+    for exchange in ("snapshot", "gradients"):
+        run = train(case, q=1, compressor="plain", exchange=exchange)
+        for party in plain:
+            for name, tensor in plain[party].items():
+                torch.testing.assert_close(tensor, run.weights[party][name], atol=1e-12, rtol=0)
+
+
+def test_the_two_algorithms_differ_with_a_lossy_codec():
+    """In Algorithm 1 a party uses its own embedding as it is, in Algorithm 2 the active party
+    uses it as it was sent."""
+    case = small(3, rounds=20, labels="shared")
+    runs = [train(case, q=1, compressor="scalar:3", exchange=e) for e in ("snapshot", "gradients")]
+    tensors = [run.weights["p0"]["bottom.0.weight"] for run in runs]
+    assert not torch.allclose(*tensors, atol=1e-6)
+
+
+def test_private_labels_are_refused_with_the_cure():
+    case = small(3, rounds=5)
+    with pytest.raises(JobError, match="exchange=gradients"):
+        train(case, q=2)
+    assert train(case, q=2, exchange="gradients").rounds == 5
+
+
+def test_what_crosses_is_counted():
+    """Labels once to each passive, a snapshot a round, and packed bits instead of floats."""
+    case = small(3, rounds=10, labels="shared", dtype="float32", batch_size=48)
+    runs = {c: train(case, q=2, compressor=c) for c in ("plain", "scalar:4")}
+    for run in runs.values():
+        kinds = {(e["peer"], e["kind"]): e for e in run.parties["p1"].ledger}
+        assert kinds["p0", "Labels"]["messages"] == 1
+        assert kinds["p0", "Snapshot"]["messages"] == 10
+        assert ("p0", "Gradient") not in kinds
+    sizes = {
+        c: next(e["bytes"] for e in run.parties["p0"].ledger if e["kind"] == "Embedding")
+        for c, run in runs.items()
+    }
+    assert sizes["scalar:4"] < sizes["plain"] / 3
+
+
+def test_a_top_with_running_statistics_is_refused():
+    case = small(3, rounds=5, labels="shared")
+    case.modules["top"].network.append(torch.nn.BatchNorm1d(1).double())
+    with pytest.raises(JobError, match="running statistics"):
+        train(case, q=2)
+
+
+def test_the_clock_alone_is_refused_for_snapshots_and_compression():
+    from colonnade import simulate_clock
+
+    case = small(3, labels="shared")
+    widths = dict.fromkeys(case.job.parties, 4)
+    for table in ({"name": "pbcd"}, {"name": "fedsgd", "compress": {"embedding": "half"}}):
+        job = msgspec.structs.replace(case.job, method=table)
+        with pytest.raises(JobError, match="nothing to compress"):
+            simulate_clock(job, 48, widths)
