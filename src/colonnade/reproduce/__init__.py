@@ -36,7 +36,8 @@ class Reproduction:
 
         table = Table(title=self.title, caption="\n".join(self.notes), caption_justify="left")
         for number, column in enumerate(self.columns):
-            table.add_column(column, justify="right" if number else "left")
+            words = number == 0 or any(row[number][:1].isalpha() for row in self.rows[:1])
+            table.add_column(column, justify="left" if words else "right")
         for row in self.rows:
             table.add_row(*row)
         return table
@@ -51,7 +52,7 @@ def known() -> dict[str, ReproduceFunction]:
     """Every reproduction, by name.
 
     >>> sorted(known())
-    ['fedbcd-table1']
+    ['fedbcd-table1', 'methods-at-a-glance', 'pasta-timing']
     """
     found: dict[str, ReproduceFunction] = {}
     for module_info in pkgutil.iter_modules(__path__):
