@@ -6,22 +6,16 @@ colonnade simulate digits --method examples.my_method:growing --set method.most=
 from dataclasses import dataclass
 
 from colonnade import Method
-from colonnade.policies.view import Exchange, Role, View
+from colonnade.policies.local import Held
+from colonnade.policies.view import Exchange, View
 
 
 @dataclass(frozen=True)
-class Growing:
+class Growing(Held):
     """One update per exchange in the first epoch, one more in each that follows."""
 
     most: int
     keep: int = 1
-    finishes: bool = True
-
-    def holds(self, role: Role) -> bool:
-        return True
-
-    def yields(self, role: Role) -> bool:
-        return False
 
     def next(self, view: View) -> Exchange | None:
         newest = view.kept[-1] if view.kept else None

@@ -24,7 +24,7 @@ def test_a_method_from_outside(most, local, monkeypatch):
     job = load("digits", ["train.epochs=4", f"method.most={most}"], method=name)
     run = simulate(job)
     assert {party.local for party in run.parties.values()} == {local}
-    assert run.composition == {"local": f"growing(most={most}, keep=1, finishes=True)"}
+    assert run.composition == {"local": f"growing(most={most}, keep=1)"}
 
 
 def test_a_method_from_outside_is_thirty_lines():

@@ -73,17 +73,7 @@ class Active:
 
     def outcome(self, reason: str) -> Outcome:
         """What the party has at this instant."""
-        return Outcome(
-            rounds=self.view.round,
-            fresh=self.view.fresh,
-            local=self.view.local,
-            in_flight_max=0,
-            weights=self.learner.weights(),
-            best_weights=self.learner.best_weights(),
-            actions=self.view.actions,
-            finished_ns=self.view.finished_ns,
-            reason=reason,
-        )
+        return Outcome.of(self.view, self.learner, reason)
 
     async def _drain(self) -> None:
         while self.world.pending():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from colonnade.data.batches import BatchPlan
-from colonnade.party.learner import Weights
+from colonnade.party.learner import Learner, Weights
 from colonnade.party.method import Method
-from colonnade.policies.view import Action, Role, View
+from colonnade.policies.view import Role, View
 from colonnade.wire.messages import Hello
 
 
@@ -32,15 +32,14 @@ class Setup:
 class Outcome:
     """What a party has at the end."""
 
-    rounds: int
-    fresh: int
-    local: int
-    in_flight_max: int
+    view: View
+    """Its state: how far it came, what it did."""
     weights: Weights
     best_weights: Weights | None
-    actions: list[Action]
-    """What it did, in order."""
-    finished_ns: int
-    """When its last update was done."""
     reason: str
     """Why the job ended: `end`, `target`, `patience` or `diverged`."""
+
+    @classmethod
+    def of(cls, view: View, learner: Learner, reason: str) -> Outcome:
+        """What a party has at this instant."""
+        return cls(view, learner.weights(), learner.best_weights(), reason)

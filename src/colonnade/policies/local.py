@@ -43,17 +43,10 @@ class LocalPolicy(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Repeat:
-    """`updates` updates on every exchange, all but the first of them local."""
+class Held:
+    """Updates that are done to the last before anything else, at every party."""
 
-    updates: int
     finishes = True
-
-    @property
-    def keep(self) -> int:
-        """Only the newest exchange is used again, and none if there are no local updates."""
-        return 1 if self.updates > 1 else 0
 
     def holds(self, role: Role) -> bool:
         """The next batch waits until they are done."""
@@ -62,6 +55,18 @@ class Repeat:
     def yields(self, role: Role) -> bool:
         """They are done to the last, whatever arrives."""
         return False
+
+
+@dataclass(frozen=True)
+class Repeat(Held):
+    """`updates` updates on every exchange, all but the first of them local."""
+
+    updates: int
+
+    @property
+    def keep(self) -> int:
+        """Only the newest exchange is used again, and none if there are no local updates."""
+        return 1 if self.updates > 1 else 0
 
     def next(self, view: View) -> Exchange | None:
         """The newest exchange, until it has had all its updates."""
@@ -102,7 +107,7 @@ class WhileWaiting:
 
 
 @dataclass(frozen=True)
-class Until:
+class Until(Held):
     """As many updates on an exchange as fit before the timeout, the fresh one always.
 
     The time runs from when a passive party has its reply, and from when the active party has sent
@@ -111,15 +116,6 @@ class Until:
 
     timeout_ns: int
     keep = 1
-    finishes = True
-
-    def holds(self, role: Role) -> bool:
-        """The next batch waits until the time is used up."""
-        return True
-
-    def yields(self, role: Role) -> bool:
-        """They are done to the last, whatever arrives."""
-        return False
 
     def next(self, view: View) -> Exchange | None:
         """The newest exchange, while one more update fits."""
