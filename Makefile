@@ -36,6 +36,7 @@ format: $(READY) ## let ruff format and mend what it can
 
 bench: $(READY)  ## speed as ratios, measured side by side in one run
 	$(BIN)/python benchmarks/light.py
+	$(BIN)/python benchmarks/codecs.py
 
 clean:           ## remove what the targets made
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
