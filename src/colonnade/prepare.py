@@ -16,7 +16,7 @@ from colonnade.errors import JobError, nearest
 from colonnade.job.digest import digest
 from colonnade.job.records import Job
 from colonnade.party.active import Active
-from colonnade.party.build import Bottom, build_active, build_bottom, build_passive
+from colonnade.party.build import Bottom, Ground, build_active, build_bottom, build_passive
 from colonnade.party.evaluation import Evaluations, Observer
 from colonnade.party.method import Method
 from colonnade.party.objective import Objective
@@ -84,39 +84,25 @@ class Prepared:
     objective: Objective
     metrics: list[Metric]
 
+    def ground(self) -> Ground:
+        """What every learner is built on."""
+        contract = self.contract
+        present = {party: width for party, width in contract.widths.items() if width}
+        return Ground(
+            contract.job, contract.method, contract.plan, present, self.objective, self.top
+        )
+
     def active(self, world: World, observer: Observer) -> Active:
         """The active party, ready to run in a world."""
-        contract = self.contract
-        job = contract.job
-        learner = build_active(
-            job,
-            self.bottoms[job.active],
-            self.top,
-            contract.widths,
-            contract.method,
-            contract.plan,
-            self.objective,
-            self.data.labels,
-            self.metrics,
-        )
-        evaluations = contract.evaluations(self.metrics[0])
-        return Active(world, contract.setup(job.active), learner, evaluations, observer)
+        name = self.contract.job.active
+        learner = build_active(self.ground(), self.bottoms[name], self.data.labels, self.metrics)
+        evaluations = self.contract.evaluations(self.metrics[0])
+        return Active(world, self.contract.setup(name), learner, evaluations, observer)
 
     def passive(self, name: str, world: World) -> Passive:
         """A passive party, ready to run in a world."""
-        contract = self.contract
-        bottom = self.bottoms[name]
-        learner = build_passive(
-            contract.job,
-            name,
-            bottom,
-            self.top,
-            contract.widths,
-            contract.method,
-            contract.plan,
-            self.objective,
-        )
-        return Passive(world, contract.setup(name), learner)
+        learner = build_passive(self.ground(), name, self.bottoms[name])
+        return Passive(world, self.contract.setup(name), learner)
 
     def preprocessing(self, name: str) -> str | None:
         """How a party's table became numbers, as JSON; None when it has no table."""

@@ -101,86 +101,77 @@ def _width(module: nn.Module, rows: torch.Tensor, name: str) -> int:
     return int(embedding.shape[1])
 
 
-def build_passive(
-    job: Job,
-    name: str,
-    bottom: Bottom,
-    top: nn.Module | None,
-    widths: Mapping[str, int],
-    method: Method,
-    plan: BatchPlan,
-    objective: Objective,
-) -> TorchPassive:
+@dataclass(frozen=True)
+class Ground:
+    """What every learner of a job is built on."""
+
+    job: Job
+    method: Method
+    plan: BatchPlan
+    widths: dict[str, int]
+    """How wide each embedding is, of the parties that send or hold one."""
+    objective: Objective
+    top: nn.Module | None
+    """A ready-made top model; None builds the job's."""
+
+    def place(self, name: str, bottom: Bottom) -> Place:
+        """Where a party's learner computes."""
+        return Place(name, self.job.seed, secret_seed(self.job, name), bottom.device)
+
+    def build_top(self, bottom: Bottom) -> nn.Module:
+        """The top model, built from the active party's seed or copied."""
+        top = copy.deepcopy(self.top)
+        if top is None:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(secret_seed(self.job, self.job.active) + 1)
+                top = build_top(self.job.top, self.widths, self.objective.outputs)
+        return top.to(device=bottom.device, dtype=DTYPES[self.job.train.dtype]).train()
+
+
+def build_passive(ground: Ground, name: str, bottom: Bottom) -> TorchPassive:
     """A passive party's learner; it knows the top model only where snapshots are exchanged."""
     assert bottom.module is not None
     modules = {"bottom": bottom.module}
     common = (
         modules,
         bottom.features,
-        _trainer(job, name, modules, method, plan),
-        method,
+        _trainer(ground, name, modules),
+        ground.method,
         bottom.width,
-        Place(name, job.seed, secret_seed(job, name), bottom.device),
+        ground.place(name, bottom),
     )
-    if not method.exchange.shares_labels:
+    if not ground.method.exchange.shares_labels:
         return TorchPassive(*common)
-    present = {party: width for party, width in widths.items() if width}
     return SnapshotPassive(
         *common,
-        order=tuple(present),
-        widths=present,
-        objective=objective,
-        top=_top(job, bottom, top, present, objective),
-        train_count=plan.rows,
+        order=tuple(ground.widths),
+        widths=ground.widths,
+        objective=ground.objective,
+        top=ground.build_top(bottom),
+        train_count=ground.plan.rows,
     )
-
-
-def _top(
-    job: Job,
-    bottom: Bottom,
-    top: nn.Module | None,
-    widths: Mapping[str, int],
-    objective: Objective,
-) -> nn.Module:
-    """The top model, built from the active party's seed or copied."""
-    if top is None:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(secret_seed(job, job.active) + 1)
-            top = build_top(job.top, dict(widths), objective.outputs)
-    else:
-        top = copy.deepcopy(top)
-    return top.to(device=bottom.device, dtype=DTYPES[job.train.dtype]).train()
 
 
 def build_active(
-    job: Job,
-    bottom: Bottom,
-    top: nn.Module | None,
-    widths: Mapping[str, int],
-    method: Method,
-    plan: BatchPlan,
-    objective: Objective,
-    labels: Labels,
-    metrics: list[Metric],
+    ground: Ground, bottom: Bottom, labels: Labels, metrics: list[Metric]
 ) -> TorchActive:
     """The active party's learner."""
-    name = job.active
-    dtype = DTYPES[job.train.dtype]
-    present = {party: width for party, width in widths.items() if width}
-    modules = {"top": _top(job, bottom, top, present, objective)}
+    name, objective = ground.job.active, ground.objective
+    dtype = DTYPES[ground.job.train.dtype]
+    modules = {"top": ground.build_top(bottom)}
     if bottom.module is not None:
         modules = {"bottom": bottom.module} | modules
     weights = labels.weights
-    learner = SnapshotActive if method.exchange.shares_labels else TorchActive
+    learner = SnapshotActive if ground.method.exchange.shares_labels else TorchActive
     return learner(
         modules,
         bottom.features,
-        _trainer(job, name, modules, method, plan),
-        method,
+        _trainer(ground, name, modules),
+        ground.method,
         bottom.width,
-        Place(name, job.seed, secret_seed(job, name), bottom.device),
-        order=tuple(present),
-        widths={party: width for party, width in present.items() if party != name},
+        ground.place(name, bottom),
+        order=tuple(ground.widths),
+        widths={party: width for party, width in ground.widths.items() if party != name},
         objective=objective,
         labels={
             "train": _labels(labels.train, objective, dtype, bottom.device),
@@ -197,11 +188,9 @@ def _labels(
     return objective.prepare(torch.as_tensor(np.ascontiguousarray(array)), dtype).to(device)
 
 
-def _trainer(
-    job: Job, name: str, modules: Mapping[str, nn.Module], method: Method, plan: BatchPlan
-) -> Trainer:
+def _trainer(ground: Ground, name: str, modules: Mapping[str, nn.Module]) -> Trainer:
     """One optimizer for the party, and one for the top model where the job gives it its own."""
-    party = job.parties[name]
+    job, party = ground.job, ground.job.parties[name]
     shared = [module for part, module in modules.items() if part == "bottom"]
     groups = [(party.optimizer, f"parties.{name}.optimizer", shared)]
     if "top" in modules:
@@ -220,5 +209,10 @@ def _trainer(
                 where = f"parties.{name}.schedule"
                 schedules.append(build_schedule(party.schedule, optimizer, where))
     return Trainer(
-        method, optimizers, schedules, plan.per_epoch, len(job.parties), job.train.clip_norm
+        ground.method,
+        optimizers,
+        schedules,
+        ground.plan.per_epoch,
+        len(job.parties),
+        job.train.clip_norm,
     )
