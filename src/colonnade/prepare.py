@@ -14,7 +14,7 @@ from colonnade.data.batches import BatchPlan
 from colonnade.data.vertical import VerticalData
 from colonnade.errors import JobError, nearest
 from colonnade.job.digest import digest
-from colonnade.job.records import Job
+from colonnade.job.records import Job, first_step
 from colonnade.party.active import Active
 from colonnade.party.build import Bottom, Ground, build_active, build_bottom, build_passive
 from colonnade.party.evaluation import Evaluations, Observer
@@ -22,6 +22,7 @@ from colonnade.party.method import Method
 from colonnade.party.objective import Objective
 from colonnade.party.passive import Passive
 from colonnade.party.setup import Setup
+from colonnade.policies.pace import Timing
 from colonnade.track.metrics import Metric, choose
 from colonnade.wire.messages import Hello
 from colonnade.world.base import World
@@ -59,7 +60,20 @@ class Contract:
             test_rows=self.test_count,
             width=self.widths[name],
         )
-        return Setup(self.method, self.plan, self.rounds, len(self.job.parties), hello)
+        agreed = self.method.local.at_start(name, self.timings())
+        return Setup(self.method, self.plan, self.rounds, len(self.job.parties), hello, agreed)
+
+    def timings(self) -> dict[str, Timing] | None:
+        """What the job says beforehand of the parties' speeds; None where they are measured."""
+        found: dict[str, Timing] = {}
+        for name in (party for party, width in self.widths.items() if width):
+            costs, link = self.job.compute.of(name), self.job.network.of(name)
+            if "measured" in (costs.forward, costs.backward):
+                return None
+            update_ns = first_step(costs.forward) + first_step(costs.backward)
+            latency_ns = 0 if name == self.job.active else first_step(link.latency)
+            found[name] = Timing(update_ns, latency_ns)
+        return found
 
     def evaluations(self, metric: Metric) -> Evaluations:
         """The active party's book of evaluations."""

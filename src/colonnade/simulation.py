@@ -17,8 +17,9 @@ from colonnade.party.active import Active
 from colonnade.party.evaluation import Evaluation, Observer
 from colonnade.party.learner import NullActive, NullPassive
 from colonnade.party.passive import Passive
+from colonnade.party.setup import Outcome
 from colonnade.prepare import Contract, Prepared, prepare
-from colonnade.track.history import History
+from colonnade.track.history import History, Row
 from colonnade.track.metrics import METRICS, Metric
 from colonnade.track.run import PartyRun, Run
 from colonnade.world.links import Rule
@@ -166,12 +167,13 @@ def _record(
         per_epoch=contract.plan.per_epoch,
         time_s=max(outcome.view.finished_ns for outcome in outcomes.values()) / 1e9,
         history=history.evaluations,
-        losses=history.rounds,
+        losses=_with_efforts(history.rounds, outcomes),
         parties={
             name: PartyRun(
                 fresh=outcome.view.fresh,
                 local=outcome.view.local,
                 in_flight_max=outcome.view.in_flight_max,
+                efforts=outcome.view.efforts,
                 actions=outcome.view.actions,
                 busy_s=simulator.worlds[name].busy_ns / 1e9,
                 idle_s=simulator.worlds[name].idle_ns / 1e9,
@@ -184,6 +186,20 @@ def _record(
             for name, outcome in outcomes.items()
         },
     )
+
+
+def _with_efforts(rows: list[Row], outcomes: Mapping[str, Outcome]) -> list[Row]:
+    """Each round's row with every party's updates and rate, where all go through the rounds
+    together."""
+    efforts = {name: outcome.view.efforts for name, outcome in outcomes.items()}
+    if any(len(made) != len(rows) for made in efforts.values()):
+        return rows
+    return [
+        row
+        | {f"updates_{name}": made[number][0] for name, made in efforts.items()}
+        | {f"rate_{name}": made[number][1] for name, made in efforts.items()}
+        for number, row in enumerate(rows)
+    ]
 
 
 class _Fan:

@@ -56,12 +56,15 @@ class Algorithm1:
         top = copy.deepcopy(self.modules["top"])
         for number, parameter in enumerate(top.parameters()):
             parameter.data = self.squeeze(parameter.data, active, "top", str(number), round, None)
-        for _ in range(self.q):
+        for _ in range(self.updates(active, round)):
             self.step("top", self.loss(self.modules["top"], shared, index))
         for name in self.names:
-            for _ in range(self.q):
+            for _ in range(self.updates(name, round)):
                 mine = shared | {name: self.embed(name, index)}
                 self.step(name, self.loss(top, mine, index))
+
+    def updates(self, party, round):
+        return self.q
 
     def embed(self, name, index):
         return self.modules[name](self.case.x(name)[index])

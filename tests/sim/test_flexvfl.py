@@ -6,9 +6,10 @@ import msgspec
 import pytest
 import torch
 
-from colonnade import Compute, Costs, Link, Network, simulate
+from colonnade import Compute, Costs, JobError, Link, Network, simulate
 from colonnade.policies.step import local_momentum, proximal
-from tests.small import Small, small
+from tests.sim.test_cvfl import Algorithm1
+from tests.small import Small, apart, small, with_network
 
 UPDATE_MS = {"p0": 50, "p1": 10, "p2": 20}
 
@@ -33,6 +34,42 @@ def train(case: Small, lr: float | None = None, **method):
         }
         job = msgspec.structs.replace(job, parties=parties)
     return simulate(job, case.data, case.modules)
+
+
+class Algorithm2(Algorithm1):
+    """Flex-VFL in one process: local momentum begun anew every round, η = A/(τ·w̄) of the round
+    before. How many updates a party did in a round is read from the run's own log."""
+
+    def __init__(self, case, run, rate, momentum, adaptive):
+        super().__init__(case, 0, "plain")
+        self.rate, self.momentum, self.adaptive = rate, momentum, adaptive
+        self.counts = {name: counts(party.actions) for name, party in run.parties.items()}
+
+    def updates(self, party, round):
+        return self.counts[party][round]
+
+    def round(self, round, rows):
+        for name, module in self.modules.items():
+            party = self.case.job.active if name == "top" else name
+            rate = self.rate
+            if self.adaptive:
+                before = self.updates(party, max(round - 1, 0))
+                rate /= before * sum(self.momentum**power for power in range(before))
+            self.optimizers[name] = torch.optim.SGD(
+                module.parameters(), lr=rate, momentum=self.momentum
+            )
+        super().round(round, rows)
+
+
+def counts(actions):
+    """Updates in each round, from an action log."""
+    made = []
+    for _, action, _ in actions:
+        if action == "fresh":
+            made.append(1)
+        elif action == "local":
+            made[-1] += 1
+    return made
 
 
 def same(first, second, tolerance=0.0) -> bool:
@@ -67,8 +104,7 @@ def test_a_label_only_server_trains_its_top_model():
     costs = made.job.compute.overrides | {"p1": Costs(top="10ms", aggregate="0ms")}
     job = msgspec.structs.replace(made.job, compute=Compute(overrides=costs))
     run = train(Small(job, made.data, made.modules), name="flexvfl", timeout="100ms")
-    assert run.parties["p1"].fresh == 10
-    assert run.status == "end"
+    assert [updates for updates, _ in run.parties["p1"].efforts] == [11] * 10
 
 
 def test_no_time_is_one_update():
@@ -129,3 +165,80 @@ def test_local_momentum_is_torchs_begun_anew_every_round():
 def test_weights_of_steps():
     assert local_momentum(0.5).largest_weight(3) == pytest.approx(1.75)
     assert proximal(0.3).largest_weight(9) == 1.0
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_it_is_its_algorithm(momentum, adaptive):
+    """Speeds that change at a third and two thirds of the run, so that no round is like all."""
+    uneven = at_speeds(small(3, rounds=50, labels="shared"))
+    steps = [("0s", "20ms"), ("2500ms", "50ms"), ("5s", "10ms")]
+    costs = uneven.job.compute.overrides | {"p2": Costs(forward="0ms", backward=steps)}
+    job = msgspec.structs.replace(uneven.job, compute=Compute(overrides=costs))
+    uneven = Small(job, uneven.data, uneven.modules)
+    table = {"name": "flexvfl", "timeout": "100ms", "momentum": momentum, "adaptive": adaptive}
+    run = train(uneven, lr=0.1, **table)
+    local = {name: party.local for name, party in run.parties.items()}
+    assert local["p0"] == 50 and local["p1"] == 450 and 50 < local["p2"] < 450
+    script = Algorithm2(uneven, run, 0.1, momentum, adaptive)
+    assert apart(run.weights, script.train(), "p1") <= 1e-12
+
+
+def test_updates_and_rates_of_every_round_are_recorded():
+    table = {"name": "flexvfl", "timeout": "100ms", "adaptive": True}
+    run = train(case(), lr=0.6, **table)
+    assert run.parties["p0"].efforts == [(2, 0.3)] * 30
+    assert run.parties["p1"].efforts == [(10, pytest.approx(0.06))] * 30
+    assert run.losses[7]["updates_p2"] == 5
+    assert run.losses[7]["rate_p2"] == pytest.approx(0.12)
+
+
+@pytest.mark.parametrize("first", [0.0, 5.0])
+def test_the_first_rate_comes_from_a_rehearsal_or_from_prior_knowledge(first):
+    table = {"name": "flexvfl", "timeout": "100ms", "adaptive": True}
+    run = train(case(), lr=0.6, first=first, **table)
+    rates = [rate for _, rate in run.parties["p1"].efforts]
+    assert rates[0] == pytest.approx(0.06 if first == 0 else 0.12)
+    assert rates[1:] == [pytest.approx(0.06)] * 29
+    # The rehearsal takes the time of one update and changes nothing else.
+    assert run.time_s == pytest.approx(30 * 0.150 + (0.050 if first == 0 else 0))
+
+
+@pytest.mark.parametrize(("name", "updates"), [("sync_min", 2), ("sync_max", 10)])
+def test_the_parties_agree_on_a_number(name, updates):
+    run = train(case(), name=name, timeout="100ms")
+    for party in run.parties.values():
+        assert [count for count, _ in party.efforts] == [updates] * 30
+    # The slowest party decides how long a round takes; a rehearsal comes first.
+    assert run.time_s == pytest.approx(0.050 + 30 * (0.050 + updates * 0.050))
+    kinds = {(e["peer"], e["direction"], e["kind"]): e for e in run.parties["p1"].ledger}
+    assert kinds["p0", "received", "Status"]["messages"] == 30
+    assert kinds["p0", "sent", "Status"]["messages"] == 30
+
+
+@pytest.mark.parametrize("name", ["sync_min", "sync_max"])
+def test_the_number_follows_the_speeds(name):
+    uneven = at_speeds(small(3, rounds=60, labels="shared"))
+    steps = [("0s", "50ms"), ("5s", "20ms")]
+    costs = uneven.job.compute.overrides | {
+        party: Costs(forward="0ms", backward=steps) for party in ("p0", "p2")
+    }
+    job = msgspec.structs.replace(uneven.job, compute=Compute(overrides=costs))
+    run = train(Small(job, uneven.data, uneven.modules), name=name, timeout="100ms")
+    found = [count for count, _ in run.parties["p0"].efforts]
+    assert (found[0], found[-1]) == ((2, 5) if name == "sync_min" else (10, 10))
+
+
+@pytest.mark.parametrize(("latency", "local"), [(5, {"p0": 3, "p1": 4}), (50, {"p0": 0, "p1": 4})])
+def test_flexvfl_s_has_the_numbers_of_pastas_authors(latency, local):
+    case = small(2, method={"name": "flexvfl_s"}, rounds=10)
+    run = simulate(with_network(case.job, latency=f"{latency}ms"), case.data, case.modules)
+    for name, count in local.items():
+        assert run.parties[name].local == 10 * count
+
+
+def test_flexvfl_s_needs_costs_that_are_known():
+    case = small(2, method={"name": "flexvfl_s"})
+    measured = {"forward": "measured", "backward": "20ms"}
+    with pytest.raises(JobError, match="choose local=until"):
+        simulate(with_network(case.job, measured, latency="5ms"), case.data, case.modules)

@@ -27,6 +27,8 @@ from colonnade.wire.messages import (
     Labels,
     Packed,
     Snapshot,
+    Status,
+    Upload,
 )
 
 counts = st.integers(0, 2**62)
@@ -48,7 +50,9 @@ messages = st.one_of(
     st.builds(Hello, texts, texts, counts, counts, counts),
     st.builds(Embedding, counts, packed()),
     st.builds(Gradient, counts, packed(), st.integers(-1, 1)),
-    st.builds(Evaluate, counts, st.booleans(), st.integers(-1, 99), st.integers(-1, 99)),
+    st.builds(Evaluate, counts, counts, st.booleans(), st.integers(-1, 99), st.integers(-1, 99)),
+    st.builds(Status, counts, counts),
+    st.builds(Upload, counts, packed()),
     st.builds(EvaluationEmbedding, counts, st.sampled_from(["train", "test"]), counts, packed()),
     st.builds(
         Snapshot,

@@ -29,6 +29,7 @@ __all__ = [
     "Steps",
     "Top",
     "Train",
+    "first_step",
 ]
 
 Steps = list[tuple[str, str]]
@@ -45,6 +46,15 @@ def _check_steps(value: str | Steps, field: str, read: Any) -> None:
         read(quantity)
     require(times[0] == 0, f"{field} must say what holds from the start: begin its list at '0s'")
     require(times == sorted(set(times)), f"the times of {field} must grow from step to step")
+
+
+def first_step(value: str | Steps) -> int:
+    """The nanoseconds with which a duration that may change begins.
+
+    >>> first_step([("0s", "50ms"), ("10s", "1s")])
+    50000000
+    """
+    return duration_ns(value if isinstance(value, str) else value[0][1])
 
 
 class Link(Record, frozen=True, kw_only=True):

@@ -119,6 +119,16 @@ def _senseless(method: Method) -> Iterator[tuple[bool, str]]:
         "with snapshots no gradients cross: compress the embedding and the top model instead",
     )
     yield (
+        snapshots and method.quorum.remembers,
+        "with quorum=anyone a party gets the gradient of its own turn: choose exchange=gradients, "
+        "or quorum=everyone",
+    )
+    yield (
+        method.window.most > 1 and method.quorum.remembers,
+        "with quorum=anyone nobody waits for others, so there is nothing to pipeline for: leave "
+        "out method.window, or choose quorum=everyone",
+    )
+    yield (
         not snapshots and method.compress.top != Compress().top,
         "the top model crosses only in snapshots: set method.exchange=snapshot, or leave out "
         "method.compress.top",

@@ -15,6 +15,7 @@ from colonnade.errors import PartyError
 from colonnade.party.evaluation import Evaluation, Evaluations, Observer
 from colonnade.party.greeting import welcome
 from colonnade.party.learner import ActiveLearner, Aggregate
+from colonnade.party.rehearsal import Uploads, rehearse
 from colonnade.party.setup import Outcome, Setup
 from colonnade.policies.view import Exchange, Role
 from colonnade.wire.messages import (
@@ -24,6 +25,8 @@ from colonnade.wire.messages import (
     Finish,
     Message,
     Packed,
+    Status,
+    Upload,
 )
 from colonnade.world.base import Work, World
 
@@ -47,26 +50,34 @@ class Active:
         self.observer = observer
         self.view = setup.view(Role.ACTIVE)
         self.view.arrived = dict.fromkeys(world.peers, -1)
+        self.view.answered = dict.fromkeys(world.peers, -1)
         self.view.signals = dict.fromkeys(world.peers, 0)
+        self.view.reported = dict.fromkeys(world.peers, 1)
         self.holds = self.method.local.holds(Role.ACTIVE)
-        self.inbox: dict[str, dict[int, Packed]] = {peer: {} for peer in world.peers}
+        self.inbox: dict[tuple[str, int], Packed] = {}
+        """Embeddings that wait, by party and round, in the order in which they came."""
+        self.view.waiting = self.inbox.keys()
+        self.uploads = Uploads(setup, world.peers)
         self.ahead: Exchange | None = None
         """The next round's exchange, with the own forward pass done."""
         self.owed: Exchange | None = None
         """The exchange whose replies have not left, where they leave after the updates."""
         self.closed = 0
         self.idle_round = -1
+        self.losses: list[float] = []
+        """Of the aggregations since the last whole round."""
         self.reason: str | None = None
 
     async def run(self) -> Outcome:
         """Greet, loop, end the job for everybody."""
         await welcome(self.world, self.setup.hello, self.learner.labels_message())
+        await self._prepare()
         while not await self._act():
             await self._drain()
         assert self.reason is not None
-        last, best = self.view.round - 1, self.evaluations.best
+        best = self.evaluations.best
         with self.world.off_clock():
-            for peer in self.world.peers:
+            for peer, last in self.view.answered.items():
                 await self.world.send(peer, Finish(last, best, self.reason))
         self.learner.settle(best, judged=self.setup.rounds)
         return self.outcome(self.reason)
@@ -75,12 +86,22 @@ class Active:
         """What the party has at this instant."""
         return Outcome.of(self.view, self.learner, reason)
 
+    async def _prepare(self) -> None:
+        """What the method wants done before the first round."""
+        parts = (Work.TOP, Work.FORWARD, Work.BACKWARD)[: 3 if self.learner.has_features else 1]
+        await rehearse(self.world, self.setup, self.learner, self.view, parts)
+        while self.uploads.missing():
+            await self._receive()
+
     async def _drain(self) -> None:
         while self.world.pending():
-            received = await self.world.receive()
-            assert received is not None
-            self._accept(*received)
+            await self._receive()
         self.view.now_ns = self.world.now()
+
+    async def _receive(self) -> None:
+        received = await self.world.receive(waiting_for=self._waiting_for)
+        assert received is not None
+        self._accept(*received)
 
     def _accept(self, sender: str, message: Message) -> None:
         if isinstance(message, Embedding):
@@ -88,13 +109,18 @@ class Active:
                 raise PartyError(
                     f"{sender} sent round {message.round} after {self.view.arrived[sender]}"
                 )
-            if message.round - self.view.round >= self.method.window.most:
+            if message.round - self.view.answered[sender] > self.method.window.most:
                 raise PartyError(
-                    f"{sender} sent round {message.round} while round {self.view.round} is open: "
-                    f"its method lets {self.method.window.most} be in flight"
+                    f"{sender} sent round {message.round} and has no reply since round "
+                    f"{self.view.answered[sender]}: the method lets {self.method.window.most} be "
+                    "in flight"
                 )
             self.view.arrived[sender] = message.round
-            self.inbox[sender][message.round] = message.tensor
+            self.inbox[sender, message.round] = message.tensor
+        elif isinstance(message, Status) and self.method.local.reports:
+            self.view.reported[sender] = max(message.updates, 1)
+        elif isinstance(message, Upload) and sender in self.uploads.missing():
+            self.uploads.accept(sender, self.learner.take_upload(sender, message))
         elif isinstance(message, EvaluationEmbedding):
             self.evaluations.accept(sender, message)
         elif isinstance(message, Failure):
@@ -121,12 +147,12 @@ class Active:
         elif over and not self.evaluations.pending:
             self.reason = self.reason or "end"
             return True
-        elif not over and self.method.quorum.ready(view):
-            await self._aggregate()
+        elif not over and (turn := self.method.quorum.turn(view)) is not None:
+            await self._aggregate(*turn)
         elif not self.holds and not over and (exchange := local.next(view)) is not None:
             await self._update_locally(exchange)
-        elif not over and self.ahead is None:
-            self.ahead = await self._begin(view.round)
+        elif not over and not self.ahead and (due := self.method.quorum.expected(view)) is not None:
+            self.ahead = await self._begin(due)
         else:
             await self._wait()
         return False
@@ -135,9 +161,7 @@ class Active:
         if self.idle_round != self.view.round:
             self.idle_round = self.view.round
             self.method.window.on_first_idle(self.view)
-        received = await self.world.receive(waiting_for=self._waiting_for)
-        assert received is not None
-        self._accept(*received)
+        await self._receive()
 
     async def _begin(self, round: int) -> Exchange:
         """The own forward pass of a round."""
@@ -148,22 +172,26 @@ class Active:
     async def _forward(self, exchange: Exchange) -> object:
         if not self.learner.has_features:
             return None
-        return await self.world.compute(lambda: self.learner.forward(exchange.rows), Work.FORWARD)
+        began_ns = self.world.now()
+        forward = partial(self.learner.forward, exchange.rows)
+        embedding = await self.world.compute(forward, Work.FORWARD)
+        exchange.forward_ns = self.world.now() - began_ns
+        return embedding
 
-    async def _aggregate(self) -> None:
-        """Everybody's embeddings are here: loss, replies, and the fresh update."""
-        view, learner, order = self.view, self.learner, self.method.order
-        exchange = self.ahead or await self._begin(view.round)
+    async def _aggregate(self, round: int, peers: tuple[str, ...]) -> None:
+        """The embeddings of a turn are here: loss, replies, and the fresh update."""
+        view, learner, order, local = self.view, self.learner, self.method.order, self.method.local
+        exchange = self.ahead or await self._begin(round)
+        assert exchange.round == round
         self.ahead = None
         self.method.window.at_aggregate(view)
-        packed = {peer: self.inbox[peer].pop(view.round) for peer in self.inbox}
-        exchange.packed = packed
-        exchange.reply = await self.world.compute(
-            lambda: {p: learner.unpack(t, exchange.rows, p) for p, t in packed.items()}, Work.CODEC
-        )
+        exchange.completes = view.completing
+        exchange.packed = {peer: self.inbox.pop((peer, round)) for peer in peers}
+        exchange.reply = await self.world.compute(partial(learner.gather, exchange), Work.CODEC)
         aggregate = await self._derive(exchange, wanted=order.at_once or not order.recomputes)
-        view.actions.append((self.world.now(), "aggregate", view.round))
-        self.observer.on_round(view.round, self.world.now(), aggregate.loss)
+        view.actions.append((self.world.now(), "aggregate", round))
+        self._note(aggregate.loss, exchange.completes)
+        view.agreed = local.agree(view)
         if not math.isfinite(aggregate.loss):
             learner.forget()
             self.reason = "diverged"
@@ -175,7 +203,16 @@ class Active:
             self.owed = exchange
         exchange.replied_ns = self.world.now()
         await self._backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
-        view.remember(exchange, self.method.local.keep, exchange.replied_ns, self.world.now())
+        now_ns = self.world.now()
+        view.remember(exchange, local.keep, exchange.replied_ns, now_ns, learner.rate)
+
+    def _note(self, loss: float, completes: int | None) -> None:
+        """Tell of a round when it is whole, and of a loss that ends the run."""
+        self.losses.append(loss)
+        if completes is not None or not math.isfinite(loss):
+            mean = sum(self.losses) / len(self.losses)
+            self.observer.on_round(self.view.round, self.world.now(), mean)
+            self.losses.clear()
 
     async def _derive(self, exchange: Exchange, wanted: bool) -> Aggregate:
         derive = partial(self.learner.aggregate, exchange, exchange.forward, wanted)
@@ -213,18 +250,21 @@ class Active:
     async def _reply(self, exchange: Exchange) -> None:
         """Send everybody's gradient. Where the round is to be evaluated the question goes first,
         so that no passive party can be past the round before it hears of it."""
-        if self.evaluations.due(exchange.round):
-            question = self.evaluations.ask(exchange.round)
+        done = exchange.completes
+        self.view.answered |= dict.fromkeys(exchange.packed, exchange.round)
+        if done is not None and self.evaluations.due(done):
+            questions = self.evaluations.ask(done, self.view.answered)
             with self.world.off_clock():
-                for peer in self.world.peers:
+                for peer, question in questions.items():
                     await self.world.send(peer, question)
-        for peer in self.world.peers:
+        for peer in exchange.packed:
+            if self.method.local.reports:
+                await self.world.send(peer, Status(exchange.round, self.view.agreed))
             pack = partial(self.learner.reply, exchange, peer, self.view.signals[peer])
             await self.world.send(peer, await self.world.compute(pack, Work.CODEC))
-        ledger = self.world.ledger
-        self.evaluations.charge(
-            exchange.round, ledger.training_bytes("received"), ledger.training_bytes("sent")
-        )
+        if done is not None:
+            count = self.world.ledger.training_bytes
+            self.evaluations.charge(done, count("received"), count("sent"))
 
     def _close_round(self) -> None:
         """The updates that hold on a round are done: the models are those of the round."""
@@ -252,5 +292,9 @@ class Active:
     def _waiting_for(self) -> str:
         if self.view.round == self.view.rounds or self.reason is not None:
             return f"the evaluation embeddings of {', '.join(self.evaluations.missing())}"
+        if late := self.uploads.missing():
+            return f"the embeddings of all rows from {', '.join(late)}"
+        if self.method.quorum.remembers:
+            return f"an embedding from any of {', '.join(self.world.peers)}"
         late = [peer for peer, newest in self.view.arrived.items() if newest < self.view.round]
         return f"the embedding of round {self.view.round} from {', '.join(late)}"

@@ -116,7 +116,8 @@ class Ground:
 
     def place(self, name: str, bottom: Bottom) -> Place:
         """Where a party's learner computes."""
-        return Place(name, self.job.seed, secret_seed(self.job, name), bottom.device)
+        dtype = DTYPES[self.job.train.dtype]
+        return Place(name, self.job.seed, secret_seed(self.job, name), bottom.device, dtype)
 
     def build_top(self, bottom: Bottom) -> nn.Module:
         """The top model, built from the active party's seed or copied."""

@@ -78,10 +78,14 @@ class Evaluations:
             return False
         return (round + 1) % self._period == 0 or round + 1 == self._rounds
 
-    def ask(self, round: int) -> Evaluate:
-        """Open an evaluation; the message goes to every passive party."""
+    def ask(self, round: int, answered: Mapping[str, int]) -> dict[str, Evaluate]:
+        """Open an evaluation: the question to each passive party, which follows the round of its
+        own that it has, or is about to have, the reply of."""
         self._open.append(Evaluation(round))
-        return Evaluate(round, self._train.full_loss, self.best, self.judged)
+        return {
+            peer: Evaluate(round, last, self._train.full_loss, self.best, self.judged)
+            for peer, last in answered.items()
+        }
 
     def charge(self, round: int, bytes_up: int, bytes_down: int) -> None:
         """The replies of a round have left: note what the training has cost up to here."""

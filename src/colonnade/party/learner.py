@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.policies.view import Exchange
-from colonnade.wire.messages import Buffer, Gradient, Labels, Packed, Snapshot
+from colonnade.wire.messages import Buffer, Gradient, Labels, Packed, Snapshot, Upload
 
 Rows = NDArray[np.int64]
 Split = Literal["train", "test"]
@@ -39,6 +39,19 @@ class Learner(Protocol):
 
     width: int
     """How wide this party's embedding is; 0 for a party without features."""
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the last update."""
+        ...
+
+    def rehearse(self, rows: Rows) -> None:
+        """The work of an update, for the time it takes: nothing changes."""
+        ...
+
+    def expect(self, updates: int) -> None:
+        """So many updates would fit into a round, going by the rehearsal."""
+        ...
 
     def forward(self, rows: Rows, stash: bool = False) -> Any:
         """The party's embedding of a batch, ready to go backward.
@@ -87,6 +100,10 @@ class PassiveLearner(Learner, Protocol):
         """Take the labels, where the job shares them."""
         ...
 
+    def upload(self, start: int, rows: int) -> Packed:
+        """The embeddings of so many training rows, as they are before the first round."""
+        ...
+
     def end_round(self, round: int) -> None:
         """The updates of a round are done: learning-rate schedules move on."""
         ...
@@ -109,8 +126,13 @@ class ActiveLearner(Learner, Protocol):
         """The reply to a peer as it crosses the wire."""
         ...
 
-    def unpack(self, packed: Packed, rows: Rows, peer: str) -> Any:
-        """An embedding of a batch from the wire; refuses one of the wrong shape."""
+    def gather(self, exchange: Exchange) -> Any:
+        """Everybody's embeddings of a batch: from the wire, refusing one of the wrong shape, and
+        for who is not in the turn what it last sent."""
+        ...
+
+    def take_upload(self, peer: str, message: Upload) -> int:
+        """Embeddings of training rows from before the first round; how many they are."""
         ...
 
     def aggregate(
@@ -161,9 +183,21 @@ class NullPassive:
     (2, 4)
     """
 
+    rate = 0.0
+
     def __init__(self, width: int, batch_size: int) -> None:
         self.width = width
         self._packed = _zeros(batch_size, width)
+
+    def rehearse(self, rows: Rows) -> None:
+        """Nothing to compute."""
+
+    def expect(self, updates: int) -> None:
+        """No rate to choose."""
+
+    def upload(self, start: int, rows: int) -> Packed:
+        """Always the same zeros."""
+        return self._packed
 
     def forward(self, rows: Rows, stash: bool = False) -> None:
         """Nothing to compute."""
@@ -221,8 +255,12 @@ class NullActive(NullPassive):
         """Always the same zeros."""
         return Gradient(exchange.round, self._replies[peer], signal)
 
-    def unpack(self, reply: Any, rows: Rows, peer: str = "") -> None:
+    def gather(self, exchange: Exchange) -> None:
         """Nothing to read."""
+
+    def take_upload(self, peer: str, message: Upload) -> int:
+        """Nothing to keep."""
+        return message.tensor.shape[0]
 
     def aggregate(
         self, exchange: Exchange, own: Any, wanted: bool, stale: bool = False

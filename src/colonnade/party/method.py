@@ -37,6 +37,11 @@ class Method:
     step: StepPolicy = field(default_factory=plain_step)
     order: OrderPolicy = field(default_factory=parallel)
 
+    @property
+    def rehearses(self) -> bool:
+        """Whether the parties measure their speed before the first round."""
+        return self.local.reports or self.rate.rehearses
+
     def composition(self) -> dict[str, str]:
         """The choices that differ from plain split training, by axis.
 

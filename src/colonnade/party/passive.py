@@ -12,6 +12,7 @@ from functools import partial
 from colonnade.errors import PartyError
 from colonnade.party.greeting import introduce
 from colonnade.party.learner import PassiveLearner, Split
+from colonnade.party.rehearsal import rehearse, upload
 from colonnade.party.setup import Outcome, Setup
 from colonnade.policies.view import Exchange, Role
 from colonnade.wire.messages import (
@@ -24,6 +25,7 @@ from colonnade.wire.messages import (
     Labels,
     Message,
     Snapshot,
+    Status,
 )
 from colonnade.world.base import Work, World
 
@@ -52,6 +54,9 @@ class Passive:
     async def run(self) -> Outcome:
         """Greet, loop, and hand over what was learnt."""
         await introduce(self.world, self.setup.hello)
+        await upload(self.world, self.setup, self.learner)
+        parts = (Work.FORWARD, Work.BACKWARD)
+        await rehearse(self.world, self.setup, self.learner, self.view, parts)
         while not await self._act():
             await self._drain()
         assert self.finish is not None
@@ -80,6 +85,8 @@ class Passive:
             self.replies.append(exchange)
             self.view.replies += 1
             self.method.window.on_signal(self.view, message.signal)
+        elif isinstance(message, Status) and self.method.local.reports:
+            self.view.agreed = max(message.updates, 1)
         elif isinstance(message, Evaluate):
             self.learner.settle(message.best, message.judged)
             self.evaluations.append(message)
@@ -102,7 +109,7 @@ class Passive:
             await self._update_locally(exchange)
             return False
         self._close_round()
-        if self.evaluations and self.evaluations[0].round < view.round:
+        if self.evaluations and self.evaluations[0].after < view.round:
             await self._answer(self.evaluations.popleft())
         elif view.replies:
             await self._use_reply()
@@ -140,6 +147,9 @@ class Passive:
         view.actions.append((self.world.now(), "send", exchange.round))
         view.sent += 1
         view.in_flight_max = max(view.in_flight_max, view.in_flight)
+        if self.method.local.reports:
+            status = Status(exchange.round, self.method.local.expected(view))
+            await self.world.send(self.active, status)
         await self.world.send(self.active, Embedding(exchange.round, packed))
 
     async def _use_reply(self) -> None:
@@ -155,7 +165,8 @@ class Passive:
         exchange.reply = await self.world.compute(unpack, Work.CODEC)
         began_ns = self.world.now()
         await self.world.compute(lambda: learner.backward(exchange), Work.BACKWARD)
-        view.remember(exchange, self.method.local.keep, began_ns, self.world.now())
+        now_ns, keep = self.world.now(), self.method.local.keep
+        view.remember(exchange, keep, began_ns, now_ns, learner.rate)
 
     async def _update_locally(self, exchange: Exchange) -> None:
         """Forward anew with the present weights, then backward with the reply of then."""
@@ -167,8 +178,11 @@ class Passive:
         self.view.updated(exchange, began_ns, self.world.now())
 
     async def _forward(self, exchange: Exchange, stash: bool = False) -> object:
-        forward = partial(self.learner.forward, exchange.rows, stash)
-        return await self.world.compute(forward, Work.FORWARD)
+        began_ns = self.world.now()
+        work = partial(self.learner.forward, exchange.rows, stash)
+        forward = await self.world.compute(work, Work.FORWARD)
+        exchange.forward_ns = self.world.now() - began_ns
+        return forward
 
     async def _answer(self, question: Evaluate) -> None:
         """Evaluation embeddings with the weights of the round that was asked for."""

@@ -23,9 +23,19 @@ class Setup:
     hello: Hello
     """How the party introduces itself."""
 
+    agreed: int = 1
+    """How many updates on an exchange were agreed on beforehand."""
+
     def view(self, role: Role) -> View:
-        """A party's state before its first round."""
-        return View(role, self.rounds, self.plan.per_epoch, self.parties)
+        """A party's state before its first round.
+
+        Where each passive party is answered by itself, a fast one may do the rounds of others.
+        """
+        share = self.method.quorum.per_round(self.parties - 1)
+        rounds, per_round = (
+            (self.rounds, share) if role is Role.ACTIVE else (self.rounds * share, 1)
+        )
+        return View(role, rounds, self.plan.per_epoch, self.parties, per_round, agreed=self.agreed)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -103,7 +102,7 @@ class SnapshotPassive(TorchPassive):
         leaf = embedding.detach().requires_grad_()
         embeddings = shared.embeddings | {self._place.party: leaf}
         ordered = [embeddings[name] for name in self._order]
-        index = torch.from_numpy(np.ascontiguousarray(exchange.rows)).to(self._device)
+        index = self._index(exchange.rows)
         weights = self._sample_weights
         if weights is not None:
             weights = weights.index_select(0, index)

@@ -11,13 +11,14 @@ import torch
 from torch import nn
 
 from colonnade.compress import Key
+from colonnade.errors import PartyError
 from colonnade.party.learner import Aggregate, Reply, Rows, Split
 from colonnade.party.objective import Objective
 from colonnade.party.torch_passive import EVALUATION_ROWS, Forward, TorchLearner
 from colonnade.party.trainer import evaluating
 from colonnade.policies.view import Exchange
 from colonnade.track.metrics import Metric
-from colonnade.wire.messages import Gradient, Labels, Packed
+from colonnade.wire.messages import Gradient, Labels, Packed, Upload
 
 
 class TorchActive(TorchLearner):
@@ -42,12 +43,32 @@ class TorchActive(TorchLearner):
         self._labels = labels
         self._sample_weights = sample_weights
         self._metrics = metrics
+        self._tables = {
+            peer: torch.zeros(
+                len(labels["train"]), width, dtype=self._place.dtype, device=self._device
+            )
+            for peer, width in widths.items()
+            if self._method.quorum.remembers
+        }
+        """Every training row's last embedding of every passive party."""
         self._encoders = {
             peer: self._method.compress.gradient.encoder(
                 Key(self._place.job_seed, self._me, "gradient", peer)
             )
             for peer in widths
         }
+
+    def _rehearse(self, copies: Mapping[str, nn.Module], rows: Rows) -> None:
+        if self._features is not None:
+            super()._rehearse(copies, rows)
+        widths = {**self._widths, self._me: self.width}
+        embeddings = [
+            torch.zeros(
+                len(rows), widths[name], dtype=self._place.dtype, device=self._device
+            ).requires_grad_()
+            for name in self._order
+        ]
+        copies["top"](embeddings).sum().backward()
 
     def labels_message(self) -> Labels | None:
         """Gradients need no labels at the other end."""
@@ -59,9 +80,29 @@ class TorchActive(TorchLearner):
         packed = encoder.encode(exchange.answer[peer], exchange.round, exchange.rows)
         return Gradient(exchange.round, packed, signal)
 
-    def unpack(self, packed: Packed, rows: Rows, peer: str) -> torch.Tensor:
-        """A peer's embedding of a batch."""
-        return self._received(packed, (len(rows), self._widths[peer]), peer)
+    def gather(self, exchange: Exchange) -> dict[str, torch.Tensor]:
+        """What came, decoded; and what the table has of those from whom nothing came."""
+        rows = exchange.rows
+        came = {
+            peer: self._received(packed, (len(rows), self._widths[peer]), peer)
+            for peer, packed in exchange.packed.items()
+        }
+        if not self._method.quorum.remembers:
+            return came
+        index = self._index(rows)
+        for peer, embedding in came.items():
+            self._tables[peer][index] = embedding
+        return {peer: table.index_select(0, index) for peer, table in self._tables.items()}
+
+    def take_upload(self, peer: str, message: Upload) -> int:
+        """Into the table."""
+        rows, width = message.tensor.shape[0], self._widths[peer]
+        embedding = self._received(message.tensor, (rows, width), peer)
+        table = self._tables[peer]
+        if not 0 <= message.start <= len(table) - rows:
+            raise PartyError(f"{peer} uploaded rows from {message.start} on, which do not exist")
+        table[message.start : message.start + rows] = embedding
+        return rows
 
     def aggregate(
         self, exchange: Exchange, own: Forward | None, wanted: bool, stale: bool = False
@@ -102,7 +143,7 @@ class TorchActive(TorchLearner):
     def _loss(
         self, exchange: Exchange, prediction: torch.Tensor, factors: torch.Tensor | None = None
     ) -> torch.Tensor:
-        index = torch.from_numpy(np.ascontiguousarray(exchange.rows)).to(self._device)
+        index = self._index(exchange.rows)
         labels = self._labels["train"].index_select(0, index)
         weights = self._sample_weights
         if weights is not None:

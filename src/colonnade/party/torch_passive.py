@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,8 @@ class Place:
     secret_seed: int
     """The party's own."""
     device: torch.device
+    dtype: torch.dtype
+    """Of the job's tensors."""
 
 
 class TorchLearner:
@@ -71,7 +74,7 @@ class TorchLearner:
         """The bottom model on a batch, in training mode."""
         if self._features is None:
             return None
-        index = torch.from_numpy(np.ascontiguousarray(rows)).to(self._device)
+        index = self._index(rows)
         x, bottom = self._features["train"].index_select(0, index), self._modules["bottom"]
         with self._random.own():
             if not stash:
@@ -81,6 +84,31 @@ class TorchLearner:
                 for name, weight in bottom.named_parameters()
             }
             return Forward(functional_call(bottom, copies, (x,)), copies)
+
+    def _index(self, rows: Rows) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(rows)).to(self._device)
+
+    @property
+    def rate(self) -> float:
+        """The trainer's."""
+        return self._trainer.rate
+
+    def rehearse(self, rows: Rows) -> None:
+        """Forward and backward through copies of the models."""
+        devices = [] if self._device.type == "cpu" else [self._device]
+        with torch.random.fork_rng(devices=devices):
+            self._rehearse({part: copy.deepcopy(m) for part, m in self._modules.items()}, rows)
+
+    def _rehearse(self, copies: Mapping[str, nn.Module], rows: Rows) -> None:
+        assert self._features is not None
+        index = self._index(rows)
+        embedding = copies["bottom"](self._features["train"].index_select(0, index))
+        if embedding.requires_grad:
+            embedding.sum().backward()
+
+    def expect(self, updates: int) -> None:
+        """Let the rate of the first round go by it."""
+        self._trainer.expect(updates)
 
     def keep(self, round: int) -> None:
         """Copy the weights."""
@@ -175,6 +203,13 @@ class TorchPassive(TorchLearner):
             gradient = gradient * rows.view(-1, 1)
         torch.autograd.backward(forward.embedding, gradient)
         self._trainer.step(exchange.round)
+
+    def upload(self, start: int, rows: int) -> Packed:
+        """The bottom model on some training rows, in evaluation mode."""
+        assert self._features is not None
+        bottom = self._modules["bottom"]
+        with evaluating(bottom):
+            return plain().encode(bottom(self._features["train"][start : start + rows]))
 
     def evaluate(self, split: Split) -> list[tuple[int, Packed]]:
         """The bottom model on a whole split, in evaluation mode."""

@@ -35,12 +35,17 @@ class Trainer:
         self._memory: Sequence[torch.Tensor] = ()
         self._updates = 0
         self._effort: float | None = None
+        self.rate = 0.0
+        """The learning rate of the last update, of the party's first optimizer."""
+
+    def expect(self, updates: int) -> None:
+        """So many updates are what the party did in a round, or could have done."""
+        self._effort = updates * self._method.step.largest_weight(updates)
 
     def begin_round(self) -> None:
         """The weights at this instant are those the round started from."""
         if self._updates:
-            largest = self._method.step.largest_weight(self._updates)
-            self._effort = self._updates * largest
+            self.expect(self._updates)
         self._updates = 0
         self._memory = self._method.step.begin(self.parameters)
 
@@ -55,6 +60,7 @@ class Trainer:
         if factor != 1.0:
             for group in self._groups:
                 group["lr"] = group["lr"] * factor
+        self.rate = self._groups[0]["lr"] if self._groups else 0.0
         for optimizer in self._optimizers:
             optimizer.step()
         if factor != 1.0:

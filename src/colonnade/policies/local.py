@@ -8,17 +8,24 @@ go first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import Protocol
+from typing import Literal, Protocol
 
 from colonnade.errors import RequestError
+from colonnade.policies.pace import Agreed, Deadline, Held, OwnPace, Timing, Until
 from colonnade.policies.view import Exchange, Role, View
 from colonnade.units import duration_ns
 
 
 class LocalPolicy(Protocol):
     """Chooses the next local update."""
+
+    @property
+    def reports(self) -> bool:
+        """Whether the parties tell the active one how much they could do, and hear what to do."""
+        ...
 
     @property
     def keep(self) -> int:
@@ -42,19 +49,17 @@ class LocalPolicy(Protocol):
         """The exchange for one more local update, or None when there is none to do."""
         ...
 
+    def expected(self, view: View) -> int:
+        """How many updates the party could do on an exchange, going by its last one."""
+        ...
 
-class Held:
-    """Updates that are done to the last before anything else, at every party."""
+    def agree(self, view: View) -> int:
+        """At the active party: how many all are to do, by what everybody has reported."""
+        ...
 
-    finishes = True
-
-    def holds(self, role: Role) -> bool:
-        """The next batch waits until they are done."""
-        return True
-
-    def yields(self, role: Role) -> bool:
-        """They are done to the last, whatever arrives."""
-        return False
+    def at_start(self, me: str, timings: Mapping[str, Timing] | None) -> int:
+        """How many are agreed on before the first round; `timings` is None where not known."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -70,14 +75,17 @@ class Repeat(Held):
 
     def next(self, view: View) -> Exchange | None:
         """The newest exchange, until it has had all its updates."""
-        if not view.kept:
+        if not view.kept or view.kept[-1].updates >= self.updates:
             return None
-        newest = view.kept[-1]
-        return newest if newest.updates < self.updates else None
+        return view.kept[-1]
+
+    def expected(self, view: View) -> int:
+        """Always the same."""
+        return self.updates
 
 
 @dataclass(frozen=True)
-class WhileWaiting:
+class WhileWaiting(OwnPace):
     """Local updates on the newest exchange while the next is on its way.
 
     In epoch e (finished epochs) a party may do s_e = ⌊budget/√(e+1)⌋ of them, without `decay`
@@ -101,29 +109,39 @@ class WhileWaiting:
         """The newest exchange, while the budget lasts."""
         if not view.kept or view.sent_since_fresh:
             return None
-        allowed = int(self.budget / sqrt(view.epoch + 1)) if self.decay else self.budget
         share = view.window.size if view.role is Role.PASSIVE else 1
-        return view.kept[-1] if view.locals_since_fresh * share < allowed else None
+        done = view.locals_since_fresh * share
+        return view.kept[-1] if done < self._allowed(view) else None
+
+    def expected(self, view: View) -> int:
+        """The fresh one and the budget of the epoch."""
+        return 1 + self._allowed(view)
+
+    def _allowed(self, view: View) -> int:
+        return int(self.budget / sqrt(view.epoch + 1)) if self.decay else self.budget
 
 
-@dataclass(frozen=True)
-class Until(Held):
-    """As many updates on an exchange as fit before the timeout, the fresh one always.
+def agreed(timeout: str, choice: Literal["min", "max"]) -> Repeat | Agreed:
+    """The same number everywhere, what the slowest (`min`) or the fastest (`max`) party could do.
 
-    The time runs from when a passive party has its reply, and from when the active party has sent
-    it. An update begins if it will end in time, going by how long the party's last one took.
+    >>> agreed("0s", "min") == once()
+    True
     """
+    if choice not in ("min", "max"):
+        raise RequestError(f"choice is '{choice}': the parties agree on the min or the max")
+    timeout_ns = duration_ns(timeout)
+    return Agreed(timeout_ns, choice) if timeout_ns else once()
 
-    timeout_ns: int
-    keep = 1
 
-    def next(self, view: View) -> Exchange | None:
-        """The newest exchange, while one more update fits."""
-        if not view.kept:
-            return None
-        newest = view.kept[-1]
-        fits = view.now_ns + view.update_ns <= newest.replied_ns + self.timeout_ns
-        return newest if fits and view.update_ns > 0 else None
+def deadline(most: int = 4) -> Repeat | Deadline:
+    """What PASTA's authors take for Flex-VFL: at most `most` local updates, for known latencies.
+
+    >>> deadline(0) == once()
+    True
+    """
+    if most < 0:
+        raise RequestError(f"most is {most}: give 0 or more local updates")
+    return Deadline(most) if most else once()
 
 
 def until(timeout: str) -> Repeat | Until:
@@ -139,7 +157,7 @@ def until(timeout: str) -> Repeat | Until:
 
 
 @dataclass(frozen=True)
-class Workset:
+class Workset(OwnPace):
     """Local updates on the `size` newest exchanges in turn, `updates` on each in all.
 
     An exchange leaves when it is older than the `size` newest or has had its updates. None is
@@ -174,6 +192,10 @@ class Workset:
         if longest.sampled is not None and view.local - longest.sampled < self.size:
             return None
         return longest
+
+    def expected(self, view: View) -> int:
+        """All that an exchange may have."""
+        return self.updates
 
 
 def workset(size: int, updates: int, overlap: bool = True) -> Repeat | Workset:

@@ -1,18 +1,40 @@
-"""Axis *quorum*: when does the active party aggregate?"""
+"""Axis *quorum*: when does the active party aggregate, and whose embeddings are then fresh?"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
+from colonnade.errors import RequestError
 from colonnade.policies.view import View
+
+Turn = tuple[int, tuple[str, ...]]
+"""A round, and the passive parties whose embeddings of it are aggregated and answered."""
 
 
 class QuorumPolicy(Protocol):
     """Decides when there are embeddings enough."""
 
-    def ready(self, view: View) -> bool:
-        """Whether the active party can aggregate `view.round` now."""
+    @property
+    def remembers(self) -> bool:
+        """Whether the active party keeps every row's last embedding, for those not in a turn."""
+        ...
+
+    @property
+    def uploads(self) -> bool:
+        """Whether the passive parties begin by sending the embeddings of all training rows."""
+        ...
+
+    def per_round(self, passives: int) -> int:
+        """How many aggregations make a round of the job."""
+        ...
+
+    def turn(self, view: View) -> Turn | None:
+        """What the active party can aggregate now."""
+        ...
+
+    def expected(self, view: View) -> int | None:
+        """The round of the next turn, where that is known beforehand."""
         ...
 
 
@@ -20,11 +42,65 @@ class QuorumPolicy(Protocol):
 class Everyone:
     """Every passive party's embedding of the round."""
 
-    def ready(self, view: View) -> bool:
-        """All passives have sent this round."""
-        return min(view.arrived.values()) >= view.round
+    remembers = False
+    uploads = False
+
+    def per_round(self, passives: int) -> int:
+        """An aggregation is a round."""
+        return 1
+
+    def turn(self, view: View) -> Turn | None:
+        """All passives, once they have sent this round."""
+        if min(view.arrived.values()) < view.round:
+            return None
+        return view.round, tuple(view.arrived)
+
+    def expected(self, view: View) -> int | None:
+        """Always the next round."""
+        return view.round
+
+
+@dataclass(frozen=True)
+class Anyone:
+    """The embedding of one passive party, whoever is first; for the others, what they last sent
+    of the same rows."""
+
+    start: Literal["zeros", "upload"] = "zeros"
+    remembers = True
+
+    @property
+    def uploads(self) -> bool:
+        """The table of last embeddings begins with zeros, or with everybody's own."""
+        return self.start == "upload"
+
+    def per_round(self, passives: int) -> int:
+        """As many as there are passive parties."""
+        return passives
+
+    def turn(self, view: View) -> Turn | None:
+        """The embedding that has waited for the longest."""
+        for peer, round in view.waiting:
+            return round, (peer,)
+        return None
+
+    def expected(self, view: View) -> int | None:
+        """Known only where there is one passive party."""
+        if len(view.answered) > 1:
+            return None
+        return next(iter(view.answered.values())) + 1
 
 
 def everyone() -> Everyone:
     """The neutral element: wait for all passive parties."""
     return Everyone()
+
+
+def anyone(start: Literal["zeros", "upload"] = "zeros") -> Anyone:
+    """Aggregate for each passive party by itself, as VAFL does.
+
+    >>> anyone("upload").uploads
+    True
+    """
+    if start not in ("zeros", "upload"):
+        raise RequestError(f"start is '{start}': the table begins with zeros, or with an upload")
+    return Anyone(start)

@@ -16,11 +16,17 @@ from colonnade.errors import RequestError
 class RatePolicy(Protocol):
     """Gives the factor."""
 
+    @property
+    def rehearses(self) -> bool:
+        """Whether a party must find out how fast it is before the first round."""
+        ...
+
     def factor(self, round: int, parties: int, effort: float | None) -> float:
         """The factor in a round (counted from 0) of a job with so many parties.
 
         `effort` is the party's updates of the round before times the largest weight that one of
-        its gradients had (τ·w̄ of Flex-VFL); None in the first round.
+        its gradients had (τ·w̄ of Flex-VFL); None in the first round of a party that has not
+        rehearsed.
         """
         ...
 
@@ -28,6 +34,8 @@ class RatePolicy(Protocol):
 @dataclass(frozen=True)
 class Constant:
     """The party's own rate."""
+
+    rehearses = False
 
     def factor(self, round: int, parties: int, effort: float | None = None) -> float:
         """Always 1."""
@@ -39,6 +47,7 @@ class InverseSqrt:
     """1/√(r+1), or 1/√((r+1)K) with `by_parties`; the same for all updates of a round."""
 
     by_parties: bool = False
+    rehearses = False
 
     def factor(self, round: int, parties: int, effort: float | None = None) -> float:
         """Falls with the round."""
@@ -47,9 +56,15 @@ class InverseSqrt:
 
 @dataclass(frozen=True)
 class SpeedAdaptive:
-    """1/(τ·w̄) of the party's round before; `first` stands for it in the first round."""
+    """1/(τ·w̄) of the party's round before; `first` stands for it in the first round, and if that
+    is 0 a rehearsal."""
 
     first: float
+
+    @property
+    def rehearses(self) -> bool:
+        """Unless the first round's speed is known."""
+        return self.first == 0
 
     def factor(self, round: int, parties: int, effort: float | None = None) -> float:
         """Falls with the party's speed."""
@@ -59,6 +74,8 @@ class SpeedAdaptive:
 @dataclass(frozen=True)
 class Inverse:
     """1/(r+1)."""
+
+    rehearses = False
 
     def factor(self, round: int, parties: int, effort: float | None = None) -> float:
         """Falls with the round."""
@@ -70,14 +87,17 @@ def inverse() -> Inverse:
     return Inverse()
 
 
-def speed_adaptive(first: float = 1.0) -> SpeedAdaptive:
+def speed_adaptive(first: float = 0.0) -> SpeedAdaptive:
     """Adaptive Flex-VFL: a party's rate is A/(τ·w̄), with A the rate of its optimizer.
+
+    `first` is τ·w̄ of the first round, from prior knowledge; 0 measures it with one update that
+    changes nothing.
 
     >>> speed_adaptive(4).factor(round=0, parties=2, effort=None)
     0.25
     """
-    if first <= 0:
-        raise RequestError(f"first is {first}: the updates of a round are more than 0")
+    if first < 0:
+        raise RequestError(f"first is {first}: give the updates of a round, or 0 to measure them")
     return SpeedAdaptive(first)
 
 

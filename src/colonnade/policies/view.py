@@ -6,6 +6,7 @@ All state of a party that decisions rest on is here, so policies can be pure fun
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -38,8 +39,14 @@ class Exchange:
     """At the active party: the embeddings as they crossed the wire, by party."""
     replied_ns: int = 0
     """When that came."""
+    forward_ns: int = 0
+    """How long the party's own forward pass took."""
+    completes: int | None = None
+    """At the active party: the round of the job that its aggregation completes, if any."""
     updates: int = 0
     """Updates done on this exchange, the fresh one included."""
+    agreed: int = 1
+    """How many were agreed on when the fresh one was done."""
     sampled: int | None = None
     """How many local updates came before its last one; None before its first."""
 
@@ -66,6 +73,8 @@ class View:
     per_epoch: int
     parties: int
     """How many parties hold a part of the model: K in the papers."""
+    per_round: int = 1
+    """Fresh updates that make a round; more than one where each answers a single party."""
     now_ns: int = 0
     round: int = 0
     """The next round to aggregate (active) or to use a reply of (passive)."""
@@ -82,7 +91,13 @@ class View:
     actions: list[Action] = field(default_factory=list)
     """Everything the party did that its weights or messages depend on, in order."""
     update_ns: int = 0
-    """How long the last update took."""
+    """How long the last update took, its forward pass included; 0 while none is known."""
+    efforts: list[tuple[int, float]] = field(default_factory=list)
+    """Updates from each fresh one up to the next, and the learning rate they began with."""
+    agreed: int = 1
+    """How many updates on an exchange the parties have agreed on, where they do."""
+    reported: dict[str, int] = field(default_factory=dict)
+    """At the active party: how many updates each passive party could do in the time given."""
     locals_since_fresh: int = 0
     """Local updates since the last fresh one."""
     sent_since_fresh: bool = False
@@ -94,6 +109,10 @@ class View:
     """Exchanges that local updates may use, oldest first."""
     arrived: dict[str, int] = field(default_factory=dict)
     """At the active party: the newest round whose embedding each passive party has sent."""
+    answered: dict[str, int] = field(default_factory=dict)
+    """At the active party: the newest round of each passive party that has its reply."""
+    waiting: Collection[tuple[str, int]] = ()
+    """At the active party: whose embedding of which round is here and not used, oldest first."""
     signals: dict[str, int] = field(default_factory=dict)
     """At the active party: the control signal that goes with the next reply to each passive."""
     signalled: int = -1
@@ -104,16 +123,25 @@ class View:
         """Exchanges sent whose reply was not used yet."""
         return self.sent - self.round
 
-    def remember(self, exchange: Exchange, keep: int, began_ns: int, now_ns: int) -> None:
+    @property
+    def completing(self) -> int | None:
+        """The round that the next fresh update completes; None where it takes more than one."""
+        round, missing = divmod(self.fresh + 1, self.per_round)
+        return None if missing else round - 1
+
+    def remember(
+        self, exchange: Exchange, keep: int, began_ns: int, now_ns: int, rate: float
+    ) -> None:
         """The fresh update on an exchange is done; local updates may use it from now on."""
         self.fresh += 1
-        self.round += 1
-        self.update_ns = now_ns - began_ns
+        self.round = self.fresh // self.per_round
+        self.update_ns = exchange.forward_ns + now_ns - began_ns or self.update_ns
         self.finished_ns = now_ns
+        self.efforts.append((1, rate))
         self.actions.append((now_ns, "fresh", exchange.round))
         self.locals_since_fresh = 0
         self.sent_since_fresh = False
-        exchange.updates = 1
+        exchange.updates, exchange.agreed = 1, self.agreed
         self.kept.append(exchange)
         while len(self.kept) > keep:
             self.kept.popleft()
@@ -125,6 +153,8 @@ class View:
         self.locals_since_fresh += 1
         self.actions.append((now_ns, "local", exchange.round))
         self.update_ns = now_ns - began_ns
+        updates, rate = self.efforts[-1]
+        self.efforts[-1] = (updates + 1, rate)
         self.finished_ns = now_ns
         exchange.updates += 1
 

@@ -42,6 +42,8 @@ class PartyRun:
     fresh: int
     local: int
     in_flight_max: int
+    efforts: list[tuple[int, float]]
+    """For each of its rounds, how many updates it did and with which learning rate."""
     actions: list[Action]
     """What it did, in order: (time in ns, action, round)."""
     busy_s: float

@@ -127,6 +127,28 @@ class Snapshot(Message, frozen=True):
         return (*self.embeddings, *self.top)
 
 
+class Upload(TensorMessage, frozen=True):
+    """A passive party's embeddings of some training rows, before the first round."""
+
+    KIND = 11
+    PURPOSE = "training"
+    start: int
+    """The first of these rows."""
+    tensor: Packed
+    """One row for each of them."""
+
+
+class Status(Message, frozen=True):
+    """How many updates fit into the time that the job gives for them."""
+
+    KIND = 10
+    PURPOSE = "training"
+    round: int
+    """The round of the embedding or reply that follows."""
+    updates: int
+    """From a passive party what it could do; from the active party what all are to do."""
+
+
 class Labels(Message, frozen=True):
     """The labels of the training rows, sent once and only where the job shares them."""
 
@@ -148,7 +170,9 @@ class Evaluate(Message, frozen=True):
     KIND = 4
     PURPOSE = "evaluation"
     round: int
-    """Answer when every update on this round is done, and before any later one."""
+    """The round of the job that is judged."""
+    after: int
+    """Answer when every update on this round of yours is done, and before any later one."""
     train_too: bool
     """Whether the training rows are wanted beside the held-out ones."""
     best: int
@@ -204,5 +228,7 @@ MESSAGES: dict[int, type[Message]] = {
         Failure,
         Snapshot,
         Labels,
+        Status,
+        Upload,
     )
 }

@@ -1,0 +1,59 @@
+"""What may come before the first round: finding out how fast one is, filling a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from colonnade.errors import PartyError
+from colonnade.party.learner import Learner, PassiveLearner
+from colonnade.party.setup import Setup
+from colonnade.policies.view import View
+from colonnade.wire.messages import Upload
+from colonnade.world.base import Work, World
+
+
+async def rehearse(
+    world: World, setup: Setup, learner: Learner, view: View, parts: Sequence[Work]
+) -> None:
+    """One update that changes nothing: the first round's number of updates follows from it."""
+    if not setup.method.rehearses:
+        return
+    began_ns = world.now()
+    await world.compute(partial(learner.rehearse, setup.plan.batch(0)), parts[0])
+    for part in parts[1:]:
+        await world.compute(_nothing, part)
+    view.update_ns = world.now() - began_ns
+    learner.expect(setup.method.local.expected(view))
+
+
+async def upload(world: World, setup: Setup, learner: PassiveLearner) -> None:
+    """Send the embeddings of all training rows, a batch at a time."""
+    if not setup.method.quorum.uploads:
+        return
+    (active,) = world.peers
+    for start in range(0, setup.plan.rows, setup.plan.batch_size):
+        embed = partial(learner.upload, start, setup.plan.batch_size)
+        await world.send(active, Upload(start, await world.compute(embed, Work.FORWARD)))
+
+
+class Uploads:
+    """At the active party: whose embeddings of all rows have not come yet."""
+
+    def __init__(self, setup: Setup, peers: Sequence[str]) -> None:
+        wanted = setup.plan.rows if setup.method.quorum.uploads else 0
+        self._lacking = dict.fromkeys(peers, wanted)
+
+    def accept(self, sender: str, rows: int) -> None:
+        """So many more have come."""
+        self._lacking[sender] -= rows
+        if self._lacking[sender] < 0:
+            raise PartyError(f"{sender} uploaded more rows than there are")
+
+    def missing(self) -> list[str]:
+        """The parties that have not sent all."""
+        return [peer for peer, rows in self._lacking.items() if rows]
+
+
+def _nothing() -> None:
+    """The work of an update was done in its first part; the others only charge for theirs."""
