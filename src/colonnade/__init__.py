@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from colonnade.clocking import reclock, simulate_clock
     from colonnade.comparison import Comparison, compare
     from colonnade.data.vertical import VerticalData, vertical
     from colonnade.errors import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from colonnade.methods.fedbcd import fedbcd
     from colonnade.methods.fedsgd import fedsgd
     from colonnade.party.method import Method
-    from colonnade.simulation import simulate, simulate_clock
+    from colonnade.simulation import simulate
     from colonnade.sweeps import Sweep, sweep
     from colonnade.track.run import Run
 
@@ -70,8 +71,9 @@ _HOME = {
     "fedbcd": "methods.fedbcd",
     "fedsgd": "methods.fedsgd",
     "load": "job",
+    "reclock": "clocking",
     "simulate": "simulation",
-    "simulate_clock": "simulation",
+    "simulate_clock": "clocking",
     "sweep": "sweeps",
     "vertical": "data.vertical",
     "with_sets": "job",
@@ -104,6 +106,7 @@ __all__ = [
     "fedbcd",
     "fedsgd",
     "load",
+    "reclock",
     "simulate",
     "simulate_clock",
     "sweep",

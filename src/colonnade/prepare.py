@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,9 +17,10 @@ from colonnade.errors import JobError, nearest
 from colonnade.job.digest import digest
 from colonnade.job.records import Job, first_step
 from colonnade.party.active import Active
-from colonnade.party.build import Bottom, Ground, build_active, build_bottom, build_passive
+from colonnade.party.build import DTYPES, Bottom, Ground, build_active, build_bottom, build_passive
 from colonnade.party.evaluation import Evaluations, Observer
 from colonnade.party.method import Method
+from colonnade.party.null import Sizes
 from colonnade.party.objective import Objective
 from colonnade.party.passive import Passive
 from colonnade.party.setup import Setup
@@ -63,6 +65,10 @@ class Contract:
         agreed = self.method.local.at_start(name, self.timings())
         return Setup(self.method, self.plan, self.rounds, len(self.job.parties), hello, agreed)
 
+    def methods(self) -> dict[str, Method]:
+        """The method with what each party has of its own."""
+        return {name: _own(self.method, self.job, name) for name in self.job.parties}
+
     def timings(self) -> dict[str, Timing] | None:
         """What the job says beforehand of the parties' speeds; None where they are measured."""
         found: dict[str, Timing] = {}
@@ -87,6 +93,19 @@ class Contract:
         )
 
 
+def _own(method: Method, job: Job, name: str) -> Method:
+    party = job.parties[name]
+    misplaced = "gradient" if name == job.active else "top"
+    if misplaced in party.compress:
+        cure = {
+            "gradient": "gradients go down: set it for the passive party that gets them",
+            "top": f"the top model is the active party's: set it for {job.active}",
+        }
+        raise JobError(f"parties.{name}.compress.{misplaced} has no effect: {cure[misplaced]}")
+    axes: dict[str, Any] = {"compress": party.compress} if party.compress else {}
+    return methods.composed(method, axes | ({"step": party.step} if party.step else {}))
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A job with its data read and its models built."""
@@ -103,7 +122,21 @@ class Prepared:
         contract = self.contract
         present = {party: width for party, width in contract.widths.items() if width}
         return Ground(
-            contract.job, contract.method, contract.plan, present, self.objective, self.top
+            contract.job, contract.methods(), contract.plan, present, self.objective, self.top
+        )
+
+    def sizes(self) -> Sizes:
+        """How large the tensors are that cross."""
+        contract, ground = self.contract, self.ground()
+        dtype = DTYPES[contract.job.train.dtype]
+        top = ground.build_top(self.bottoms[contract.job.active])
+        return Sizes(
+            widths=ground.widths,
+            rows={"train": contract.plan.rows, "test": contract.test_count},
+            dtype=dtype,
+            top=[tuple(parameter.shape) for parameter in top.parameters()],
+            labels=torch.int64 if self.objective.name == "cross_entropy" else dtype,
+            weighted=self.data.labels.weights is not None,
         )
 
     def active(self, world: World, observer: Observer) -> Active:
@@ -133,6 +166,8 @@ def prepare(
     method = methods.build(job.method)
     data = assemble(job) if data is None else data
     modules = dict(models or {})
+    for name in job.parties:
+        _own(method, job, name)
     _check(job, data, modules, method)
     bottoms = {
         name: build_bottom(job, name, data.features[name], modules.get(name))

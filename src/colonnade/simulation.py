@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import msgspec
 import torch
 from torch import nn
 
-from colonnade.compress import Compress
 from colonnade.data.vertical import VerticalData
-from colonnade.errors import JobError
 from colonnade.job.records import Job
 from colonnade.party.active import Active
 from colonnade.party.evaluation import Evaluation, Observer
-from colonnade.party.learner import NullActive, NullPassive
+from colonnade.party.null import Sizes
 from colonnade.party.passive import Passive
 from colonnade.party.setup import Outcome
 from colonnade.prepare import Contract, Prepared, prepare
 from colonnade.track.history import History, Row
-from colonnade.track.metrics import METRICS, Metric
+from colonnade.track.metrics import Metric
 from colonnade.track.run import PartyRun, Run
 from colonnade.world.links import Rule
 from colonnade.world.simulator import Interrupted, Simulator
@@ -82,10 +79,17 @@ def simulate_prepared(
         for name, world in simulator.worlds.items()
     }
     with _torch_threads(threads):
-        status = _run(simulator, parties, should_stop)
+        status = run_parties(simulator, parties, should_stop)
     preprocessing = {name: prepared.preprocessing(name) for name in job.parties}
-    return _record(
-        contract, prepared.metrics[0], status, history, simulator, parties, preprocessing
+    return record(
+        contract,
+        prepared.metrics[0],
+        status,
+        history,
+        simulator,
+        parties,
+        prepared.sizes(),
+        preprocessing,
     )
 
 
@@ -100,44 +104,9 @@ def _torch_threads(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def simulate_clock(
-    job: Job, rows: int, widths: Mapping[str, int], *, rules: Sequence[Rule] = ()
-) -> Run:
-    """Run a job's messages and clock with null learners: nothing is computed or evaluated.
-
-    `widths` gives every party's embedding width; a width of 0 makes the active party label-only.
-
-    >>> from colonnade.job import load
-    >>> job = load("digits", ["train.rounds=3"])
-    >>> run = simulate_clock(job, rows=1000, widths={"clinic": 16, "lab": 16, "insurer": 16})
-    >>> run.rounds, run.status
-    (3, 'end')
-    """
-    train = msgspec.structs.replace(job.train, evaluate_every="never")
-    contract = Contract.of(msgspec.structs.replace(job, train=train), rows, 0, widths)
-    if contract.method.exchange.shares_labels or contract.method.compress != Compress():
-        raise JobError(
-            "without learning there are no snapshots and nothing to compress: simulate the job, or "
-            "leave method.exchange and method.compress as they are by default"
-        )
-    simulator = Simulator(job, rules)
-    history = History(contract.plan.per_epoch)
-    metric = METRICS["accuracy"]
-    parties: Parties = {}
-    for name, world in simulator.worlds.items():
-        if name == job.active:
-            sizes = {passive: widths[passive] for passive in job.passives}
-            leader = NullActive(sizes, train.batch_size, widths[name] > 0)
-            evaluations = contract.evaluations(metric)
-            parties[name] = Active(world, contract.setup(name), leader, evaluations, history)
-        else:
-            learner = NullPassive(widths[name], train.batch_size)
-            parties[name] = Passive(world, contract.setup(name), learner)
-    status = _run(simulator, parties, None)
-    return _record(contract, metric, status, history, simulator, parties, {})
-
-
-def _run(simulator: Simulator, parties: Parties, should_stop: Callable[[], bool] | None) -> str:
+def run_parties(
+    simulator: Simulator, parties: Parties, should_stop: Callable[[], bool] | None
+) -> str:
     """Run all programs to their end, and say why they ended."""
     programs = {name: party.run() for name, party in parties.items()}
     try:
@@ -147,15 +116,17 @@ def _run(simulator: Simulator, parties: Parties, should_stop: Callable[[], bool]
     return outcomes[simulator.job.active].reason
 
 
-def _record(
+def record(
     contract: Contract,
     metric: Metric,
     status: str,
     history: History,
     simulator: Simulator,
     parties: Parties,
+    sizes: Sizes,
     preprocessing: Mapping[str, str | None],
 ) -> Run:
+    """What the parties have at this instant, as a run."""
     job = contract.job
     outcomes = {name: party.outcome(status) for name, party in parties.items()}
     return Run(
@@ -168,6 +139,7 @@ def _record(
         time_s=max(outcome.view.finished_ns for outcome in outcomes.values()) / 1e9,
         history=history.evaluations,
         losses=_with_efforts(history.rounds, outcomes),
+        sizes=sizes,
         parties={
             name: PartyRun(
                 fresh=outcome.view.fresh,

@@ -102,17 +102,9 @@ def test_both_ends_of_every_link_count_the_same(name):
 
 @each_method
 def test_a_lock_step_method_learns_the_same_on_any_network(name):
-    if not lock_step(METHODS[name]()):
+    if METHODS[name]().by_clock:
         pytest.skip("what this method learns depends on the clock")
     assert same(train(name, "0ms").weights, train(name, "700ms").weights)
-
-
-def lock_step(method: Method) -> bool:
-    from colonnade.policies.local import Repeat
-    from colonnade.policies.window import Lockstep
-
-    waits = isinstance(method.window, Lockstep) and not method.quorum.remembers
-    return waits and isinstance(method.local, Repeat)
 
 
 @pytest.mark.parametrize(

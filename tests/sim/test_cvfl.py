@@ -139,14 +139,3 @@ def test_a_top_with_running_statistics_is_refused():
     case.modules["top"].network.append(torch.nn.BatchNorm1d(1).double())
     with pytest.raises(JobError, match="running statistics"):
         train(case, q=2)
-
-
-def test_the_clock_alone_is_refused_for_snapshots_and_compression():
-    from colonnade import simulate_clock
-
-    case = small(3, labels="shared")
-    widths = dict.fromkeys(case.job.parties, 4)
-    for table in ({"name": "pbcd"}, {"name": "fedsgd", "compress": {"embedding": "half"}}):
-        job = msgspec.structs.replace(case.job, method=table)
-        with pytest.raises(JobError, match="nothing to compress"):
-            simulate_clock(job, 48, widths)

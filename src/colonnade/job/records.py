@@ -141,6 +141,11 @@ class Party(Record, frozen=True, kw_only=True):
     optimizer: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "sgd", "lr": 0.1})
     schedule: dict[str, Any] | None = None
     """A class of `torch.optim.lr_scheduler` and its options; `every` is `epoch` or `round`."""
+    step: str | None = None
+    """How its updates move the weights, where other than the method says: `local_momentum:0.9`."""
+    compress: dict[str, str] = msgspec.field(default_factory=dict)
+    """How tensors are written that it sends (`embedding`; the active party also `top`) or gets
+    (`gradient`), where other than the method says."""
     device: str = "cpu"
     seed: int | None = None
     """Decides its first weights and its dropout; a simulation derives it from the job's seed."""

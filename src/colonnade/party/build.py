@@ -106,7 +106,8 @@ class Ground:
     """What every learner of a job is built on."""
 
     job: Job
-    method: Method
+    methods: Mapping[str, Method]
+    """By party; all but the step and the compression are common."""
     plan: BatchPlan
     widths: dict[str, int]
     """How wide each embedding is, of the parties that send or hold one."""
@@ -137,11 +138,11 @@ def build_passive(ground: Ground, name: str, bottom: Bottom) -> TorchPassive:
         modules,
         bottom.features,
         _trainer(ground, name, modules),
-        ground.method,
+        ground.methods[name],
         bottom.width,
         ground.place(name, bottom),
     )
-    if not ground.method.exchange.shares_labels:
+    if not ground.methods[name].exchange.shares_labels:
         return TorchPassive(*common)
     return SnapshotPassive(
         *common,
@@ -163,16 +164,18 @@ def build_active(
     if bottom.module is not None:
         modules = {"bottom": bottom.module} | modules
     weights = labels.weights
-    learner = SnapshotActive if ground.method.exchange.shares_labels else TorchActive
+    method = ground.methods[name]
+    learner = SnapshotActive if method.exchange.shares_labels else TorchActive
     return learner(
         modules,
         bottom.features,
         _trainer(ground, name, modules),
-        ground.method,
+        method,
         bottom.width,
         ground.place(name, bottom),
         order=tuple(ground.widths),
         widths={party: width for party, width in ground.widths.items() if party != name},
+        replies={party: own.compress.gradient for party, own in ground.methods.items()},
         objective=objective,
         labels={
             "train": _labels(labels.train, objective, dtype, bottom.device),
@@ -210,7 +213,7 @@ def _trainer(ground: Ground, name: str, modules: Mapping[str, nn.Module]) -> Tra
                 where = f"parties.{name}.schedule"
                 schedules.append(build_schedule(party.schedule, optimizer, where))
     return Trainer(
-        ground.method,
+        ground.methods[name],
         optimizers,
         schedules,
         ground.plan.per_epoch,

@@ -1,8 +1,8 @@
 """What a party program asks of a model: go forward, go backward, measure, remember.
 
 The programs decide *when*; a learner knows *how*. `TorchPassive` and `TorchActive` train torch
-modules (`torch_passive.py`, `torch_active.py`). `NullPassive` and `NullActive` send messages of
-the same shape and compute nothing, for jobs in which only the clock or the traffic matters.
+modules (`torch_passive.py`, `torch_active.py`). `NullPassive` and `NullActive` (`null.py`) send
+messages of the same size and learn nothing, where only the clock or the traffic matters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.policies.view import Exchange
-from colonnade.wire.messages import Buffer, Gradient, Labels, Packed, Snapshot, Upload
+from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
 
 Rows = NDArray[np.int64]
 Split = Literal["train", "test"]
@@ -170,112 +170,3 @@ class ActiveLearner(Learner, Protocol):
     ) -> dict[str, float]:
         """Loss and metrics of captured models, from everybody's evaluation embeddings."""
         ...
-
-
-def _zeros(rows: int, width: int) -> Packed:
-    return Packed("plain", "float32", (rows, width), Buffer(memoryview(bytes(4 * rows * width))))
-
-
-class NullPassive:
-    """Sends embeddings of the right size and learns nothing.
-
-    >>> NullPassive(width=4, batch_size=2).pack(None).shape
-    (2, 4)
-    """
-
-    rate = 0.0
-
-    def __init__(self, width: int, batch_size: int) -> None:
-        self.width = width
-        self._packed = _zeros(batch_size, width)
-
-    def rehearse(self, rows: Rows) -> None:
-        """Nothing to compute."""
-
-    def expect(self, updates: int) -> None:
-        """No rate to choose."""
-
-    def upload(self, start: int, rows: int) -> Packed:
-        """Always the same zeros."""
-        return self._packed
-
-    def forward(self, rows: Rows, stash: bool = False) -> None:
-        """Nothing to compute."""
-
-    def pack(self, exchange: Exchange | None) -> Packed:
-        """Always the same zeros."""
-        return self._packed
-
-    def unpack(self, reply: Any, rows: Rows) -> None:
-        """Nothing to read."""
-
-    def backward(self, *_: Any) -> None:
-        """Nothing to learn."""
-
-    def learn_labels(self, message: Labels) -> None:
-        """Nothing to learn."""
-
-    def local_backward(self, *_: Any) -> None:
-        """Nothing to learn."""
-
-    def end_round(self, round: int) -> None:
-        """No schedule."""
-
-    def evaluate(self, split: Split) -> list[tuple[int, Packed]]:
-        """Nothing to measure."""
-        return []
-
-    def keep(self, round: int) -> None:
-        """Nothing to remember."""
-
-    def settle(self, best: int, judged: int) -> None:
-        """Nothing to remember."""
-
-    def weights(self) -> Weights:
-        """No weights."""
-        return {}
-
-    def best_weights(self) -> None:
-        """No weights."""
-
-
-class NullActive(NullPassive):
-    """Answers with gradients of the right size and learns nothing."""
-
-    def __init__(self, widths: Mapping[str, int], batch_size: int, has_features: bool) -> None:
-        super().__init__(1, batch_size)
-        self.has_features = has_features
-        self._replies = {peer: _zeros(batch_size, width) for peer, width in widths.items()}
-        self._aggregate = Aggregate(0.0)
-
-    def labels_message(self) -> None:
-        """No labels."""
-
-    def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
-        """Always the same zeros."""
-        return Gradient(exchange.round, self._replies[peer], signal)
-
-    def gather(self, exchange: Exchange) -> None:
-        """Nothing to read."""
-
-    def take_upload(self, peer: str, message: Upload) -> int:
-        """Nothing to keep."""
-        return message.tensor.shape[0]
-
-    def aggregate(
-        self, exchange: Exchange, own: Any, wanted: bool, stale: bool = False
-    ) -> Aggregate:
-        """Nothing to compute."""
-        return self._aggregate
-
-    def forget(self) -> None:
-        """Nothing to drop."""
-
-    def capture(self) -> None:
-        """Nothing to copy."""
-
-    def judge(
-        self, models: Any, split: Split, pieces: Mapping[str, Mapping[int, Packed]]
-    ) -> dict[str, float]:
-        """Nothing to measure."""
-        return {}

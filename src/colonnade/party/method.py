@@ -42,6 +42,12 @@ class Method:
         """Whether the parties measure their speed before the first round."""
         return self.local.reports or self.rate.rehearses
 
+    @property
+    def by_clock(self) -> bool:
+        """Whether what is learnt depends on how long things take."""
+        waits = self.window == lockstep() and self.quorum == everyone()
+        return self.local.by_clock or not waits
+
     def composition(self) -> dict[str, str]:
         """The choices that differ from plain split training, by axis.
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from colonnade.compress import Key
+from colonnade.compress import Encoding, Key
 from colonnade.errors import PartyError
 from colonnade.party.learner import Aggregate, Reply, Rows, Split
 from colonnade.party.objective import Objective
@@ -29,6 +29,7 @@ class TorchActive(TorchLearner):
         *common: Any,
         order: Sequence[str],
         widths: Mapping[str, int],
+        replies: Mapping[str, Encoding],
         objective: Objective,
         labels: Mapping[Split, torch.Tensor],
         sample_weights: torch.Tensor | None,
@@ -52,9 +53,7 @@ class TorchActive(TorchLearner):
         }
         """Every training row's last embedding of every passive party."""
         self._encoders = {
-            peer: self._method.compress.gradient.encoder(
-                Key(self._place.job_seed, self._me, "gradient", peer)
-            )
+            peer: replies[peer].encoder(Key(self._place.job_seed, self._me, "gradient", peer))
             for peer in widths
         }
 

@@ -37,6 +37,11 @@ class LocalPolicy(Protocol):
         """Whether updates that only fill idle time are still done when the last round is."""
         ...
 
+    @property
+    def by_clock(self) -> bool:
+        """Whether the number of updates depends on how long things take."""
+        ...
+
     def holds(self, role: Role) -> bool:
         """Whether these updates come before the next send, or only fill idle time."""
         ...
@@ -67,6 +72,7 @@ class Repeat(Held):
     """`updates` updates on every exchange, all but the first of them local."""
 
     updates: int
+    by_clock = False
 
     @property
     def keep(self) -> int:
@@ -95,6 +101,7 @@ class WhileWaiting(OwnPace):
     budget: int
     decay: bool = True
     keep = 1
+    by_clock = True
     finishes = True
 
     def holds(self, role: Role) -> bool:
@@ -169,6 +176,11 @@ class Workset(OwnPace):
     updates: int
     overlap: bool = True
     finishes = False
+
+    @property
+    def by_clock(self) -> bool:
+        """Only where they fill idle time."""
+        return self.overlap
 
     @property
     def keep(self) -> int:

@@ -62,6 +62,7 @@ class Until(Held):
 
     timeout_ns: int
     keep = 1
+    by_clock = True
 
     def next(self, view: View) -> Exchange | None:
         """The newest exchange, while one more update fits."""
@@ -87,6 +88,7 @@ class Agreed(Held):
     choice: Literal["min", "max"]
     reports = True
     keep = 1
+    by_clock = True
 
     def next(self, view: View) -> Exchange | None:
         """The newest exchange, until it has had the number agreed on."""
@@ -113,6 +115,7 @@ class Deadline(Held):
 
     most: int
     keep = 1
+    by_clock = True
 
     def next(self, view: View) -> Exchange | None:
         """The newest exchange, until it has had its number."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from colonnade.clocking import simulate_clock
 from colonnade.job.records import Compute, Costs, Job, Link, Network, Party, Train
 from colonnade.reproduce import Reproduction, Say
-from colonnade.simulation import simulate_clock
 
 
 @dataclass(frozen=True)

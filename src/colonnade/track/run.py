@@ -15,6 +15,7 @@ from colonnade.errors import RequestError
 from colonnade.job.files import dumps
 from colonnade.job.records import Job
 from colonnade.party.learner import Weights
+from colonnade.party.null import Sizes
 from colonnade.policies.view import Action
 from colonnade.track.history import Row
 from colonnade.track.metrics import Metric
@@ -75,6 +76,8 @@ class Run:
     """A row for each evaluation."""
     losses: list[Row]
     """A row for each round."""
+    sizes: Sizes = field(repr=False)
+    """How many rows, and how large the tensors that crossed."""
     parties: dict[str, PartyRun] = field(repr=False)
 
     @property

@@ -1,0 +1,134 @@
+"""A job's clock without its learning: what a method costs in time and bytes on a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+import torch
+
+from colonnade.errors import JobError
+from colonnade.job.records import Job
+from colonnade.models.top import build_top
+from colonnade.party.active import Active
+from colonnade.party.build import DTYPES
+from colonnade.party.null import NullActive, NullPassive, Record, Sizes
+from colonnade.party.passive import Passive
+from colonnade.prepare import Contract
+from colonnade.simulation import Parties, record, run_parties
+from colonnade.track.history import History, Row
+from colonnade.track.metrics import METRICS, Metric
+from colonnade.track.run import EVALUATION_FIELDS, Run
+from colonnade.world.links import Rule
+from colonnade.world.simulator import Simulator
+
+
+def simulate_clock(
+    job: Job,
+    rows: int,
+    widths: Mapping[str, int],
+    *,
+    outputs: int = 1,
+    rules: Sequence[Rule] = (),
+) -> Run:
+    """Run a job's messages and clock with null learners: nothing is computed or evaluated.
+
+    `widths` gives every party's embedding width; a width of 0 makes the active party label-only.
+    `outputs` is the width of the prediction, which snapshots of the top model depend on.
+
+    >>> from colonnade.job import load
+    >>> job = load("digits", ["train.rounds=3"])
+    >>> run = simulate_clock(job, rows=1000, widths={"clinic": 16, "lab": 16, "insurer": 16})
+    >>> run.rounds, run.status
+    (3, 'end')
+    """
+    train = msgspec.structs.replace(job.train, evaluate_every="never")
+    contract = Contract.of(msgspec.structs.replace(job, train=train), rows, 0, widths)
+    present = {name: width for name, width in widths.items() if width}
+    top: list[tuple[int, ...]] = []
+    if contract.method.exchange.shares_labels:
+        parameters = build_top(job.top, present, outputs).parameters()
+        top = [tuple(parameter.shape) for parameter in parameters]
+    dtype = DTYPES[train.dtype]
+    labels = dtype if outputs == 1 else torch.int64
+    sizes = Sizes(present, {"train": rows, "test": 0}, dtype, top, labels)
+    return _clocked(contract, sizes, METRICS["accuracy"], Record(), rules)
+
+
+def reclock(run: Run, job: Job, *, rules: Sequence[Rule] = ()) -> Run:
+    """The same training on another network, or at other speeds, without training it again.
+
+    `job` may differ from the run's own in `network`, `compute` and `limits`. What was learnt and
+    measured is taken from the run; time, idle shares and traffic are found out anew, message by
+    message. Only for methods whose weights do not depend on the clock, such as `fedsgd`, `fedbcd`
+    and `cvfl`.
+
+    >>> from colonnade.job import load, with_sets
+    >>> from colonnade.simulation import simulate
+    >>> job = load("digits", ["train.epochs=1"])
+    >>> far = with_sets(job, "network.latency=1s")
+    >>> reclock(simulate(job), far).time_s == simulate(far).time_s
+    True
+    """
+    own = msgspec.structs.replace(
+        run.job, network=job.network, compute=job.compute, limits=job.limits
+    )
+    if own != job:
+        raise JobError(
+            "a run can be clocked again only for its own job with another network, other speeds "
+            "or limits: simulate the other job"
+        )
+    if run.status == "interrupted":
+        raise JobError("a run that was interrupted has no end to clock: simulate the job instead")
+    widths = {name: run.sizes.widths.get(name, 0) for name in job.parties}
+    contract = Contract.of(job, run.sizes.rows["train"], run.sizes.rows["test"], widths)
+    if contract.method.by_clock:
+        raise JobError(
+            "what this method learns depends on how long things take: simulate the job instead"
+        )
+    figures = [
+        {name: value for name, value in row.items() if name not in EVALUATION_FIELDS.keys() - KEPT}
+        for row in run.history
+    ]
+    losses = [row["loss"] for row in run.losses]
+    clocked = _clocked(contract, run.sizes, run.metric, Record(losses, figures), rules)
+    parties = {
+        name: replace(
+            party,
+            weights=run.parties[name].weights,
+            best_weights=run.parties[name].best_weights,
+            preprocessing=run.parties[name].preprocessing,
+            efforts=run.parties[name].efforts,
+        )
+        for name, party in clocked.parties.items()
+    }
+    return replace(clocked, losses=_same(run.losses, clocked.losses), parties=parties)
+
+
+def _same(known: Sequence[Row], clocked: Sequence[Row]) -> list[Row]:
+    """The rows of a training, at the times of another clock."""
+    return [row | {"time_s": new["time_s"]} for row, new in zip(known, clocked, strict=True)]
+
+
+KEPT = {"test_loss"}
+"""What an evaluation measures beside metrics; the rest of its row is about time and traffic."""
+
+
+def _clocked(
+    contract: Contract, sizes: Sizes, metric: Metric, measured: Record, rules: Sequence[Rule]
+) -> Run:
+    job = contract.job
+    simulator = Simulator(job, rules)
+    history = History(contract.plan.per_epoch)
+    own = contract.methods()
+    parties: Parties = {}
+    for name, world in simulator.worlds.items():
+        setup = contract.setup(name)
+        if name == job.active:
+            leader = NullActive(name, own, sizes, measured)
+            parties[name] = Active(world, setup, leader, contract.evaluations(metric), history)
+        else:
+            parties[name] = Passive(world, setup, NullPassive(name, own[name], sizes))
+    status = run_parties(simulator, parties, None)
+    return record(contract, metric, status, history, simulator, parties, sizes, {})

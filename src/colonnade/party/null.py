@@ -1,0 +1,227 @@
+"""Learners that learn nothing: their messages have the size of real ones, and that is all.
+
+With them a job shows its clock and its traffic without any data. And a training whose weights do
+not depend on the clock can be *clocked again*: what it measured is read from its record, what it
+costs on another network is found out anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from colonnade.compress import Encoding, Key, plain
+from colonnade.party.learner import Aggregate, Reply, Rows, Split
+from colonnade.party.method import Method
+from colonnade.party.torch_passive import EVALUATION_ROWS
+from colonnade.policies.view import Exchange
+from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large a job's tensors are."""
+
+    widths: Mapping[str, int]
+    """Of the parties that hold an embedding, in the order of the job."""
+    rows: Mapping[Split, int]
+    dtype: torch.dtype = torch.float32
+    top: Sequence[tuple[int, ...]] = ()
+    """The shapes of the top model's parameters."""
+    labels: torch.dtype = torch.float32
+    weighted: bool = False
+    """Whether rows count differently."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a training measured: the loss of every round, and the figures of every evaluation."""
+
+    losses: Sequence[float] = ()
+    evaluations: Sequence[Mapping[str, float]] = ()
+
+
+class Template:
+    """Tensors of one party and role as they cross the wire, by their number of rows."""
+
+    def __init__(self, encoding: Encoding, key: Key, width: int, dtype: torch.dtype) -> None:
+        self._encoder = None if encoding == plain() else encoding.encoder(key)
+        self._width = width
+        self._dtype = dtype
+        self._made: dict[int, torch.Tensor] = {}
+        self._packed: dict[int, Packed] = {}
+
+    def packed(self, exchange: Exchange) -> Packed:
+        """The tensor of an exchange; a plain one is always the same."""
+        rows = len(exchange.rows)
+        if rows not in self._packed:
+            self._made[rows] = _values((rows, self._width), self._dtype)
+            self._packed[rows] = plain().encode(self._made[rows])
+        if self._encoder is None:
+            return self._packed[rows]
+        return self._encoder.encode(self._made[rows], exchange.round, exchange.rows)
+
+
+def _values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Some numbers; not zeros, because a quantiser may write a constant tensor in fewer bytes."""
+    return (torch.arange(math.prod(shape), dtype=dtype) / 7 % 1).view(shape)
+
+
+class NullPassive:
+    """Sends embeddings of the right size and learns nothing."""
+
+    rate = 0.0
+
+    def __init__(self, me: str, method: Method, sizes: Sizes) -> None:
+        self.width = sizes.widths.get(me, 0)
+        self._sizes = sizes
+        encoding = method.compress.embedding
+        self._embedding = Template(encoding, Key(0, me, "embedding"), self.width, sizes.dtype)
+
+    def rehearse(self, rows: Rows) -> None:
+        """Nothing to compute."""
+
+    def expect(self, updates: int) -> None:
+        """No rate to choose."""
+
+    def upload(self, start: int, rows: int) -> Packed:
+        """As many rows as there are."""
+        return self._zeros(min(rows, self._sizes.rows["train"] - start))
+
+    def forward(self, rows: Rows, stash: bool = False) -> None:
+        """Nothing to compute."""
+
+    def pack(self, exchange: Exchange) -> Packed:
+        """An embedding of the right size."""
+        return self._embedding.packed(exchange)
+
+    def unpack(self, reply: Any, rows: Rows) -> None:
+        """Nothing to read."""
+
+    def backward(self, *_: Any) -> None:
+        """Nothing to learn."""
+
+    def learn_labels(self, message: Labels) -> None:
+        """Nothing to learn."""
+
+    def local_backward(self, *_: Any) -> None:
+        """Nothing to learn."""
+
+    def end_round(self, round: int) -> None:
+        """No schedule."""
+
+    def evaluate(self, split: Split) -> list[tuple[int, Packed]]:
+        """Embeddings of the right size."""
+        rows = self._sizes.rows[split]
+        return [
+            (start, self._zeros(min(EVALUATION_ROWS, rows - start)))
+            for start in range(0, rows, EVALUATION_ROWS)
+        ]
+
+    def _zeros(self, rows: int) -> Packed:
+        return plain().encode(torch.zeros(rows, self.width, dtype=self._sizes.dtype))
+
+    def keep(self, round: int) -> None:
+        """Nothing to remember."""
+
+    def settle(self, best: int, judged: int) -> None:
+        """Nothing to remember."""
+
+    def weights(self) -> dict[str, Any]:
+        """No weights."""
+        return {}
+
+    def best_weights(self) -> None:
+        """No weights."""
+
+
+class NullActive(NullPassive):
+    """Answers with replies of the right size and learns nothing; what it is to have measured is
+    in the record."""
+
+    def __init__(
+        self,
+        me: str,
+        methods: Mapping[str, Method],
+        sizes: Sizes,
+        record: Record | None = None,
+    ) -> None:
+        super().__init__(me, methods[me], sizes)
+        self._me = me
+        self._snapshots = methods[me].exchange.shares_labels
+        self.has_features = self.width > 0
+        self._record = record or Record()
+        self._captured = -1
+        self._gradients = {
+            peer: Template(
+                methods[peer].compress.gradient, Key(0, me, "gradient", peer), width, sizes.dtype
+            )
+            for peer, width in sizes.widths.items()
+        }
+        self._top = [
+            (
+                methods[me].compress.top.encoder(Key(0, me, "top", str(number))),
+                _values(shape, sizes.dtype),
+            )
+            for number, shape in enumerate(sizes.top)
+        ]
+
+    def labels_message(self) -> Labels | None:
+        """Labels of the right size, where the method shares them."""
+        if not self._snapshots:
+            return None
+        rows = self._sizes.rows["train"]
+        shape = (rows, 1) if self._sizes.labels.is_floating_point else (rows,)
+        labels = plain().encode(torch.zeros(shape, dtype=self._sizes.labels))
+        weights = plain().encode(torch.zeros(rows, dtype=self._sizes.dtype))
+        return Labels(labels, (weights,) if self._sizes.weighted else ())
+
+    def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
+        """A gradient, or a snapshot, of the right size."""
+        if not self._snapshots:
+            return Gradient(exchange.round, self._gradients[peer].packed(exchange), signal)
+        embeddings, top = exchange.answer
+        others = tuple(name for name in self._sizes.widths if name != peer)
+        tensors = tuple(embeddings[name] for name in others)
+        return Snapshot(exchange.round, others, tensors, top, signal)
+
+    def gather(self, exchange: Exchange) -> None:
+        """Nothing to read."""
+
+    def take_upload(self, peer: str, message: Upload) -> int:
+        """Nothing to keep."""
+        return message.tensor.shape[0]
+
+    def aggregate(
+        self, exchange: Exchange, own: Any, wanted: bool, stale: bool = False
+    ) -> Aggregate:
+        """The loss on record."""
+        losses = self._record.losses
+        loss = losses[exchange.round] if losses else 0.0
+        if not self._snapshots or stale:
+            return Aggregate(loss)
+        embeddings = dict(exchange.packed)
+        if self.has_features:
+            embeddings[self._me] = self.pack(exchange)
+        top = tuple(encoder.encode(values, exchange.round) for encoder, values in self._top)
+        return Aggregate(loss, (embeddings, top))
+
+    def forget(self) -> None:
+        """Nothing to drop."""
+
+    def capture(self) -> int:
+        """Which evaluation of the record this is."""
+        self._captured += 1
+        return self._captured
+
+    def judge(
+        self, models: int, split: Split, pieces: Mapping[str, Mapping[int, Packed]]
+    ) -> dict[str, float]:
+        """The figures on record."""
+        figures = self._record.evaluations[models]
+        wanted = {"full_loss"} if split == "train" else figures.keys() - {"full_loss"}
+        return {name: value for name, value in figures.items() if name in wanted}
