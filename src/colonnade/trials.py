@@ -44,8 +44,9 @@ class Trial:
 Task = tuple[str, Job, Path | None]
 """What to call a run, its job, and the folder to save it in."""
 OnDone = Callable[[Trial], None]
-Answers = Generator[tuple[int, dict[str, Any]], None, None]
-"""What came of a task, by its number, in the order in which they end."""
+Answer = dict[str, Any]
+Answers = Generator[tuple[int, list[Answer]], None, None]
+"""What came of the tasks of a family, by its number, in the order in which they end."""
 
 
 def train_all(
@@ -55,51 +56,76 @@ def train_all(
 
     The first job that is refused raises, and so does Ctrl-C; both end the others at once.
     """
+    return [trial for (trial,) in train_families([[task] for task in tasks], workers, on_done)]
+
+
+def train_families(
+    families: Sequence[Sequence[Task]],
+    workers: int | None = None,
+    on_done: OnDone | None = None,
+) -> list[list[Trial]]:
+    """As `train_all`, for jobs that differ in their network alone: the first of a family is
+    trained, the others are clocked again."""
     if workers is not None and workers < 1:
         raise RequestError(f"there cannot be {workers} workers: give 1 or more")
-    count = min(workers or os.cpu_count() or 1, len(tasks))
-    done: dict[int, Trial] = {}
+    count = min(workers or os.cpu_count() or 1, len(families))
+    done: dict[int, list[Trial]] = {}
     # Closed by hand: a traceback would keep the generator, and so the workers, alive.
-    with closing((_here if count <= 1 else _apart)(tasks, count)) as answers:
-        for index, answer in answers:
-            if "refused" in answer:
-                raise RequestError(answer["refused"])
-            label, job, _ = tasks[index]
-            done[index] = Trial(label, job, **answer)
-            if on_done is not None:
-                on_done(done[index])
-    return [done[index] for index in range(len(tasks))]
+    with closing((_here if count <= 1 else _apart)(families, count)) as answers:
+        for index, family in answers:
+            done[index] = []
+            for (label, job, _), answer in zip(families[index], family, strict=True):
+                if "refused" in answer:
+                    raise RequestError(answer["refused"])
+                done[index].append(Trial(label, job, **answer))
+                if on_done is not None:
+                    on_done(done[index][-1])
+    return [done[index] for index in range(len(families))]
 
 
-def _train(text: str, folder: str | None) -> dict[str, Any]:
-    """One run; only text goes in and only plain values come out."""
+Texts = list[tuple[str, str | None]]
+"""Jobs and folders, as they go to another process."""
+
+
+def _texts(family: Sequence[Task]) -> Texts:
+    return [(dumps(job), None if folder is None else str(folder)) for _, job, folder in family]
+
+
+def _train(family: Texts) -> list[Answer]:
+    """The runs of a family; only text goes in and only plain values come out."""
+    from colonnade.clocking import reclock
     from colonnade.simulation import simulate
 
-    try:
-        run = simulate(loads(text))
-    except RequestError as error:
-        return {"refused": str(error)}
-    except FailedError as error:
-        return {"summary": None, "history": [], "error": str(error)}
-    if folder is not None:
-        run.save(folder)
-    return {"summary": plain(run.summary()), "history": plain(run.history)}
+    answers: list[Answer] = []
+    first = None
+    for text, folder in family:
+        try:
+            run = simulate(loads(text)) if first is None else reclock(first, loads(text))
+        except RequestError as error:
+            return [{"refused": str(error)}] * len(family)
+        except FailedError as error:
+            failed: Answer = {"summary": None, "history": [], "error": str(error)}
+            return [*answers, *[failed] * (len(family) - len(answers))]
+        first = first or run
+        if folder is not None:
+            run.save(folder)
+        answers.append({"summary": plain(run.summary()), "history": plain(run.history)})
+    return answers
 
 
-def _here(tasks: Sequence[Task], count: int) -> Answers:
-    for index, (_, job, folder) in enumerate(tasks):
-        yield index, _train(dumps(job), None if folder is None else str(folder))
+def _here(families: Sequence[Sequence[Task]], count: int) -> Answers:
+    for index, family in enumerate(families):
+        yield index, _train(_texts(family))
 
 
-def _apart(tasks: Sequence[Task], count: int) -> Answers:
+def _apart(families: Sequence[Sequence[Task]], count: int) -> Answers:
     others = set(active_children())
     pool = ProcessPoolExecutor(count, get_context("spawn"))
-    futures: dict[Future[dict[str, Any]], int] = {}
+    futures: dict[Future[list[Answer]], int] = {}
     try:
         with _interrupts_held():
-            for index, (_, job, folder) in enumerate(tasks):
-                path = None if folder is None else str(folder)
-                futures[pool.submit(_train, dumps(job), path)] = index
+            for index, family in enumerate(families):
+                futures[pool.submit(_train, _texts(family))] = index
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenProcessPool:

@@ -27,6 +27,6 @@ def test_pasta_timing_agrees_with_the_paper_to_the_unit():
 def test_methods_at_a_glance_in_its_quick_form(tmp_path):
     made = reproduce.known()["methods-at-a-glance"](tmp_path, None, True, lambda text: None)
     by_method = {(row[0], row[1]): row for row in made.rows}
-    assert len(by_method) == len(made.rows) == 14
+    assert len(by_method) == len(made.rows) == 22
     assert all(row[3] != "missed" for row in made.rows)
     assert (tmp_path / "latency-5" / "comparison.json").is_file()
