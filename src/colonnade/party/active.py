@@ -49,10 +49,7 @@ class Active:
         self.evaluations = evaluations
         self.observer = observer
         self.view = setup.view(Role.ACTIVE)
-        self.view.arrived = dict.fromkeys(world.peers, -1)
-        self.view.answered = dict.fromkeys(world.peers, -1)
-        self.view.signals = dict.fromkeys(world.peers, 0)
-        self.view.reported = dict.fromkeys(world.peers, 1)
+        self.view.meet(world.peers)
         self.holds = self.method.local.holds(Role.ACTIVE)
         self.inbox: dict[tuple[str, int], Packed] = {}
         """Embeddings that wait, by party and round, in the order in which they came."""
@@ -191,6 +188,8 @@ class Active:
         aggregate = await self._derive(exchange, wanted=order.at_once or not order.recomputes)
         view.actions.append((self.world.now(), "aggregate", round))
         self._note(aggregate.loss, exchange.completes)
+        if learner.has_features:
+            view.reported[self.world.me] = local.expected(view)
         view.agreed = local.agree(view)
         if not math.isfinite(aggregate.loss):
             learner.forget()

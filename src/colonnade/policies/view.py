@@ -97,7 +97,7 @@ class View:
     agreed: int = 1
     """How many updates on an exchange the parties have agreed on, where they do."""
     reported: dict[str, int] = field(default_factory=dict)
-    """At the active party: how many updates each passive party could do in the time given."""
+    """At the active party: how many updates each party with columns could do in the time given."""
     locals_since_fresh: int = 0
     """Local updates since the last fresh one."""
     sent_since_fresh: bool = False
@@ -117,6 +117,13 @@ class View:
     """At the active party: the control signal that goes with the next reply to each passive."""
     signalled: int = -1
     """At the active party: the last round whose signals were settled while it idled."""
+
+    def meet(self, peers: Collection[str]) -> None:
+        """At the active party: these are the passive parties, and nothing has come yet."""
+        self.arrived = dict.fromkeys(peers, -1)
+        self.answered = dict.fromkeys(peers, -1)
+        self.signals = dict.fromkeys(peers, 0)
+        self.reported = dict.fromkeys(peers, 1)
 
     @property
     def in_flight(self) -> int:

@@ -52,7 +52,7 @@ def known() -> dict[str, ReproduceFunction]:
     """Every reproduction, by name.
 
     >>> sorted(known())
-    ['fedbcd-table1', 'methods-at-a-glance', 'pasta-timing']
+    ['fedbcd-table1', 'flexvfl-stragglers', 'methods-at-a-glance', 'pasta-timing']
     """
     found: dict[str, ReproduceFunction] = {}
     for module_info in pkgutil.iter_modules(__path__):
