@@ -102,15 +102,6 @@ def test_one_update_without_compression_is_fedsgd(top):
                 torch.testing.assert_close(tensor, run.weights[party][name], atol=1e-12, rtol=0)
 
 
-def test_the_two_algorithms_differ_with_a_lossy_codec():
-    """In Algorithm 1 a party uses its own embedding as it is, in Algorithm 2 the active party
-    uses it as it was sent."""
-    case = small(3, rounds=20, labels="shared")
-    runs = [train(case, q=1, compressor="scalar:3", exchange=e) for e in ("snapshot", "gradients")]
-    tensors = [run.weights["p0"]["bottom.0.weight"] for run in runs]
-    assert not torch.allclose(*tensors, atol=1e-6)
-
-
 def test_private_labels_are_refused_with_the_cure():
     case = small(3, rounds=5)
     with pytest.raises(JobError, match="exchange=gradients"):

@@ -107,24 +107,6 @@ def test_a_label_only_server_trains_its_top_model():
     assert [updates for updates, _ in run.parties["p1"].efforts] == [11] * 10
 
 
-def test_no_time_is_one_update():
-    runs = [
-        train(case(), name="flexvfl", timeout="0s"),
-        train(case(), name="pbcd"),
-        train(case(), name="fedsgd"),
-    ]
-    assert same(runs[0], runs[1])
-    assert same(runs[1], runs[2], 1e-12)
-
-
-@pytest.mark.parametrize("q", [1, 2, 4])
-def test_equal_speeds_are_cvfl_without_compression(q):
-    even = at_speeds(small(3, rounds=30, labels="shared"), dict.fromkeys(UPDATE_MS, 10))
-    flexible = train(even, name="flexvfl", timeout=f"{10 * q}ms")
-    compressed = train(even, name="cvfl", q=q, compressor="plain")
-    assert same(flexible, compressed)
-
-
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_adaptive_with_constant_speeds_is_a_fixed_rate(momentum):
     """A/(τ·w̄) with the true τ⁰·w̄⁰ is the same rate in every round."""
@@ -140,12 +122,6 @@ def test_adaptive_gives_each_party_its_own_rate():
     """With unequal speeds the fast parties' rates are divided by more."""
     uneven = train(case(), lr=0.2, name="flexvfl", timeout="100ms", adaptive=True, first=1.0)
     assert not same(uneven, train(case(), lr=0.2, name="flexvfl", timeout="100ms"))
-
-
-def test_local_momentum_and_proximal_with_one_update_are_plain():
-    plain = train(case(), name="pbcd")
-    for step in ("local_momentum:0.9", "proximal:0.3"):
-        assert same(plain, train(case(), name="pbcd", step=step)), step
 
 
 def test_local_momentum_is_torchs_begun_anew_every_round():
