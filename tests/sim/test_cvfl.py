@@ -63,6 +63,10 @@ class Algorithm1:
                 mine = shared | {name: self.embed(name, index)}
                 self.step(name, self.loss(top, mine, index))
 
+    def at_rate(self, factor):
+        for optimizer in self.optimizers.values():
+            optimizer.param_groups[0]["lr"] = 0.1 * factor
+
     def updates(self, party, round):
         return self.q
 
@@ -89,6 +93,24 @@ def test_cvfl_is_its_algorithm(q, label_only, compressor):
     expected = Algorithm1(case, q, compressor).train()
     assert apart(run.weights, expected, case.job.active) <= 1e-12
     assert run.summary()["updates"]["p0"] == {"fresh": 50, "local": 50 * (q - 1)}
+
+
+@pytest.mark.parametrize("compressor", ["diminishing+scalar:2", "diminishing+lattice:2"])
+def test_an_error_that_diminishes_goes_with_an_inverse_rate(compressor):
+    """Theorem 4.4: η₀/(r+1), and more bits in later rounds."""
+
+    class Theorem44(Algorithm1):
+        def round(self, round, rows):
+            self.at_rate(1 / (round + 1))
+            super().round(round, rows)
+
+    case = small(3, optimizer={"name": "sgd", "lr": 0.1}, rounds=50, labels="shared",
+                 batch_size=24)  # fmt: skip
+    run = train(case, q=3, compressor=compressor, rate="inverse")
+    assert apart(run.weights, Theorem44(case, 3, compressor).train(), "p1") <= 1e-12
+    assert [rate for _, rate in run.parties["p0"].efforts][:3] == pytest.approx(
+        [0.1, 0.05, 0.1 / 3]
+    )
 
 
 @pytest.mark.parametrize("top", ["split", "agg", "dot"])

@@ -188,3 +188,8 @@ def test_tuned_takes_the_best_of_the_same_method_or_of_all(monkeypatch):
     compare(SHORT, ["fedsgd", "fedbcd:updates=2", "fedbcd:updates=7"], [0], tuned=best)
     assert [job.parties["lab"].optimizer["lr"] for job in jobs] == [0.3, 0.4, 0.3]
     assert jobs[2].method == {"name": "fedbcd", "updates": 7}
+
+
+def test_a_network_on_which_nothing_takes_time_has_no_speed_up():
+    rows = Comparison([trial("a", 0, 0.0), trial("b", 0, 0.0)]).rows()
+    assert [row["speed_up"] for row in rows] == [None, None]
