@@ -6,8 +6,10 @@ import msgspec
 import pytest
 import torch
 
-from colonnade import Compute, Costs, JobError, Link, Network, simulate
+from colonnade import Compute, Costs, JobError, Link, Network, PartyError, simulate
+from colonnade.party.rehearsal import believable
 from colonnade.policies.step import local_momentum, proximal
+from colonnade.wire.messages import Status
 from tests.sim.test_cvfl import Algorithm1
 from tests.small import Small, apart, small, with_network
 
@@ -218,3 +220,10 @@ def test_flexvfl_s_needs_costs_that_are_known():
     measured = {"forward": "measured", "backward": "20ms"}
     with pytest.raises(JobError, match="choose local=until"):
         simulate(with_network(case.job, measured, latency="5ms"), case.data, case.modules)
+
+
+@pytest.mark.parametrize("updates", [0, -3, 10**9])
+def test_a_number_that_cannot_be_meant_is_refused(updates):
+    assert believable("p0", Status(0, 7)) == 7
+    with pytest.raises(PartyError, match="p0 speaks of"):
+        believable("p0", Status(0, updates))
