@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from rich.console import Console
 
-from colonnade import reproduce
+from colonnade import (
+    Compute,
+    Costs,
+    DataError,
+    Link,
+    Network,
+    RequestError,
+    reproduce,
+    simulate,
+)
+from colonnade.data.speeds import costs_under, cpu_loads
+from colonnade.reproduce import cvfl_bytes
+from tests.small import small
 
 
 def shown(table) -> str:
@@ -30,3 +43,68 @@ def test_methods_at_a_glance_in_its_quick_form(tmp_path):
     assert len(by_method) == len(made.rows) == 22
     assert all(row[3] != "missed" for row in made.rows)
     assert (tmp_path / "latency-5" / "comparison.json").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [("celu-rounds", 4), ("cvfl-bytes", 7), ("flexvfl-stragglers", 5), ("pasta-latency", 4)],
+)
+def test_quick_forms(name, rows):
+    try:
+        made = reproduce.known()[name](None, None, True, lambda text: None)
+    except DataError as missing:
+        pytest.skip(str(missing))
+    assert len(made.rows) >= rows
+    assert all(len(row) == len(made.columns) for row in made.rows)
+    assert made.title in shown(made.table())
+
+
+def test_the_papers_formula_for_c_vfls_bytes():
+    """The check value of the paper's own code: CIFAR-10, 0.10014 GB an epoch without biases."""
+    bits, parties, width, batch, top = 32, 4, 16, 100, 64 * 10
+    rounds = 50_000 // batch
+    total = rounds * bits * (2 * width * batch * parties**2 + parties * top) / 8 / 2**30
+    assert total == pytest.approx(0.10014, rel=1e-3)
+    setting = cvfl_bytes.Setting("cifar10", 0, width, batch, 1, 1, 0.5, (0.1,))
+    biases = rounds * parties * 10 * bits / 8 / 2**30
+    assert rounds * setting.formula(bits) / 2**30 == pytest.approx(total + biases)
+
+
+def test_traces_slow_a_party_down_as_they_say():
+    """As many updates as (1 − c) of the timeout has, in every round of Flex-VFL."""
+    case = small(3, method={"name": "flexvfl", "timeout": "100ms"}, rounds=4, labels="shared")
+    loads = {"p0": [0.0, 0.5, 0.2, 0.75], "p2": [0.9, 0.0, 0.5, 0.0]}
+    costs = {name: costs_under(load, "10ms", "110ms") for name, load in loads.items()}
+    job = msgspec.structs.replace(
+        case.job,
+        network=Network(link=Link(latency="5ms")),
+        compute=Compute(overrides=costs | {"p1": Costs(backward="50ms")}),
+    )
+    run = simulate(job, case.data, case.modules)
+    assert run.time_s == pytest.approx(4 * 0.110 - 0.010, abs=0.011)
+    for name, load in loads.items():
+        updates = [count for count, _ in run.parties[name].efforts]
+        for count, share in zip(updates, load, strict=True):
+            assert abs(count - max(1, round(10 * (1 - share)))) <= 1, (name, updates)
+
+
+@pytest.mark.parametrize("load", [[1.0], [-0.1]])
+def test_a_share_that_is_none_is_refused(load):
+    with pytest.raises(RequestError, match="from 0 to below 1"):
+        costs_under(load, "10ms", "1s")
+
+
+def test_the_traces_are_found_or_the_cure_is_named(tmp_path, monkeypatch):
+    try:
+        loads = cpu_loads(3, seed=1)
+    except DataError:
+        pass
+    else:
+        assert loads.shape == (3, 288) and loads.min() >= 0 and loads.max() < 1
+        assert (loads == cpu_loads(3, seed=1)).all()
+        assert not (loads == cpu_loads(3, seed=2)).all()
+    monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(DataError, match="set COLONNADE_DATA"):
+        cpu_loads(3)

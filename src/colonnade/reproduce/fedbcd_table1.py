@@ -7,7 +7,7 @@ and the same for all.
 
 Two more settings drop the decay. The authors' published code has a constant rate of 1e-4, at which
 FedSGD is slow and local updates help most. And of everything that we tried FedSGD was fastest with
-a constant 1e-3, at which they help least. `docs/reproductions.md` lists all that was tried.
+a constant 1e-3, at which they help least. All that was tried is in `docs/reproductions/`.
 """
 
 from __future__ import annotations

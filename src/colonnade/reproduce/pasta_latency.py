@@ -1,0 +1,254 @@
+"""PASTA at a long latency: how much sooner than FedSGD it reaches the same accuracy.
+
+A unit is 10 ms: forward 10 units, backward 20, aggregate 10, latency 1000 units one-way, links of
+300 Mbit. Two models on Fashion-MNIST:
+
+- the MLPs of the job `fmnist`, with plain SGD, to the job's own target of 85 %. At the rate
+  that suits FedSGD best all other methods diverge. So every method is trained at every rate of one
+  grid, and compared with FedSGD twice: at the same rate, and with FedSGD at its best;
+- the paper's CNNs, data split and settings, the job `fmnist-pasta`, to its 90 %. The paper has its
+  speed-ups in Table II.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from msgspec.structs import replace
+
+from colonnade.comparison import Comparison
+from colonnade.job.files import load
+from colonnade.job.records import Job
+from colonnade.reproduce import Reproduction, Say
+from colonnade.track.table import COSTS, show_spread, spread
+from colonnade.trials import Task, Trial, train_all
+from colonnade.units import show_seconds
+
+UNIT_MS = 10
+LATENCY = 1000
+METHODS: dict[str, dict[str, Any]] = {
+    "FedSGD": {"name": "fedsgd"},
+    "FedBCD, Q=5": {"name": "fedbcd", "updates": 5},
+    "CELU, W=5, R=5": {"name": "celu", "w": 5, "r": 5},
+    "PASTA, B=3, s=4": {"name": "pasta", "b_max": 3, "s_max": 4},
+}
+PASTA = "PASTA, B=3, s=4"
+PAPER = {"FedSGD": "1×", "FedBCD, Q=5": "1.1×", PASTA: "4.6×"}
+"""Table II, Fashion-MNIST, SplitVFL, to 90 %."""
+RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
+EPOCHS = 30
+SEEDS = (0, 1, 2, 3, 4)
+PAPER_SEEDS = (97, 98, 99, 100, 101)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of all methods in one setting."""
+
+    model: str
+    rate: str
+    trials: dict[str, list[Trial]]
+
+    def time(self, method: str) -> float | None:
+        """Mean time to the target; None if a seed missed it."""
+        times = [_figure(trial, "time_to_target_s") for trial in self.trials[method]]
+        known = [time for time in times if time is not None]
+        return fmean(known) if len(known) == len(times) else None
+
+    def save(self, out: Path) -> None:
+        """Every run, in a folder of the group's own."""
+        trials = [trial for each in self.trials.values() for trial in each]
+        Comparison(trials).save(out / (f"mlp-{self.rate}" if self.model == "MLP" else "cnn"))
+
+
+def reproduce(out: Path | None, seeds: list[int] | None, quick: bool, say: Say) -> Reproduction:
+    """Time to the target of every method, and how much sooner than FedSGD, the paper's beside.
+
+    The quick form takes the job `digits`, one seed and one rate, and leaves out the CNNs. These
+    compute on a GPU if there is one; the MLPs are too small for it.
+    """
+    name, rates = ("digits", (0.05,)) if quick else ("fmnist", RATES)
+    chosen = seeds or list(SEEDS[:1] if quick else SEEDS)
+    say(f"{name}, MLPs, SGD {', '.join(map(str, rates))}")
+    trained = _train([_mlp_job(name, rate) for rate in rates], chosen)
+    groups = [Group("MLP", f"{rate:g}", each) for rate, each in zip(rates, trained, strict=True)]
+    rows = [row for group in groups for row in _rows(group, _best(groups), {})]
+    if not quick:
+        say("fmnist-pasta, CNNs")
+        (trials,) = _train([_cnn_job()], seeds or list(PAPER_SEEDS))
+        groups.append(Group("CNN", "Adam 0.005/√e", trials))
+        rows += _rows(groups[-1], None, PAPER)
+    if out is not None:
+        for group in groups:
+            group.save(out)
+    return Reproduction(
+        title=f"Time to target at {LATENCY} units of {UNIT_MS} ms, one-way",
+        columns=[
+            "model",
+            "rate",
+            "method",
+            "time",
+            "epochs",
+            "reached",
+            "accuracy",
+            "faster",
+            "faster than FedSGD at its best",
+            "paper",
+        ],
+        rows=rows,
+        notes=[
+            f"mean ± deviation over {len(chosen)} seeds, of those that reached the target",
+            "accuracy: the best of a run; the MLPs' runs end at the target",
+            "faster: FedSGD's time over the method's at the same rate, on the seeds that reached "
+            "the target with both",
+            *_readings([group for group in groups if group.model == "MLP"]),
+        ],
+        data={"groups": [_figures(group) for group in groups]},
+    )
+
+
+def _mlp_job(name: str, rate: float) -> Job:
+    return load(
+        name,
+        [
+            f"parties.*.optimizer={{ name = 'sgd', lr = {rate} }}",
+            *([] if name == "digits" else [f"train.epochs={EPOCHS}"]),
+            "train.stop=target",
+            "train.evaluate_every=10 rounds",
+            f"network.latency={LATENCY * UNIT_MS}ms",
+            "network.bandwidth=300mbit",
+            f"compute.forward={10 * UNIT_MS}ms",
+            f"compute.backward={20 * UNIT_MS}ms",
+            f"compute.aggregate={10 * UNIT_MS}ms",
+        ],
+    )
+
+
+def _cnn_job() -> Job:
+    """The paper's job, evaluated after every epoch as the paper has it, and never ended early."""
+    import torch
+
+    sets = ["parties.*.device=cuda"] if torch.cuda.is_available() else []
+    return load("fmnist-pasta", sets)
+
+
+def _train(jobs: Sequence[Job], seeds: Sequence[int]) -> list[dict[str, list[Trial]]]:
+    """Every job with every method and seed, all at once; the runs by method, for each job."""
+    tasks: list[Task] = [
+        (label, replace(job, method=method, seed=seed), None)
+        for job in jobs
+        for label, method in METHODS.items()
+        for seed in seeds
+    ]
+    trials = train_all(tasks)
+    share = len(trials) // len(jobs)
+    parts = [trials[start : start + share] for start in range(0, len(trials), share)]
+    return [Comparison(part).methods() for part in parts]
+
+
+def _best(groups: Sequence[Group], method: str = "FedSGD") -> Group | None:
+    """The rate at which all seeds of a method reach the target, and soonest."""
+    times = [(group.time(method), group) for group in groups]
+    known = [(time, group) for time, group in times if time is not None]
+    return min(known, key=lambda pair: pair[0])[1] if known else None
+
+
+def _readings(groups: Sequence[Group]) -> list[str]:
+    """PASTA against FedSGD at one rate for all, and with each at its best rate."""
+    sound = [g for g in groups if all(g.time(method) is not None for method in METHODS)]
+    notes = []
+    if sound:
+        ratio = _faster(sound[-1].trials["FedSGD"], sound[-1].trials[PASTA])
+        notes.append(
+            f"PASTA at {sound[-1].rate}, the highest rate at which nobody misses: {_times(ratio)}"
+        )
+    ours, theirs = _best(groups, PASTA), _best(groups)
+    if ours and theirs:
+        ratio = _faster(theirs.trials["FedSGD"], ours.trials[PASTA])
+        notes.append(f"PASTA at {ours.rate}, FedSGD at {theirs.rate}, their best: {_times(ratio)}")
+    return notes
+
+
+def _rows(group: Group, best: Group | None, paper: dict[str, str]) -> list[list[str]]:
+    rows = []
+    for method, trials in group.trials.items():
+        known = [t for t in (_figure(trial, "time_to_target_s") for trial in trials) if t]
+        mean, deviation = spread(known)
+        time = "missed"
+        if mean is not None and deviation is not None:
+            time = show_spread(mean, deviation, show_seconds, len(known), len(known))
+        rows.append(
+            [
+                group.model,
+                group.rate,
+                method,
+                time,
+                _epochs(trials),
+                f"{len(known)}/{len(trials)}",
+                _accuracy(trials),
+                _times(_faster(group.trials["FedSGD"], trials)),
+                _times(_faster(best.trials["FedSGD"], trials) if best else None),
+                paper.get(method, "–"),
+            ]
+        )
+    return rows
+
+
+def _figure(trial: Trial, name: str) -> float | None:
+    """A figure of a run's summary; None where it missed the target, failed or diverged."""
+    if trial.summary is None or trial.bad:
+        return None
+    return None if trial.summary[name] is None else float(trial.summary[name])
+
+
+def _faster(slow: Sequence[Trial], fast: Sequence[Trial]) -> float | None:
+    """The ratio of the times to the target, on the seeds that reached it with both."""
+    pairs = [
+        (_figure(a, "time_to_target_s"), _figure(b, "time_to_target_s"))
+        for a, b in zip(slow, fast, strict=True)
+    ]
+    both = [(a, b) for a, b in pairs if a is not None and b is not None]
+    return sum(a for a, _ in both) / sum(b for _, b in both) if both else None
+
+
+def _times(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.2f}×"
+
+
+def _epochs(trials: Sequence[Trial]) -> str:
+    found = []
+    for trial in trials:
+        rounds = _figure(trial, "rounds_to_target")
+        if rounds is not None and trial.summary is not None:
+            found.append(rounds * trial.summary["epochs"] / trial.summary["rounds"])
+    return f"{fmean(found):.1f}" if found else "missed"
+
+
+def _accuracy(trials: Sequence[Trial]) -> str:
+    """The best of each run; runs that diverged are only counted."""
+    bests = [t.summary["metric"]["best"] for t in trials if t.summary is not None and not t.bad]
+    mean, deviation = spread(bests)
+    if mean is None or deviation is None:
+        return "diverged"
+    return show_spread(mean, deviation, "{:.4f}".format, len(bests), len(trials))
+
+
+def _figures(group: Group) -> dict[str, Any]:
+    fields = [name for name, _, _ in COSTS]
+    runs = {
+        method: [
+            {
+                "seed": trial.job.seed,
+                "status": trial.status,
+                "metric": trial.summary["metric"] if trial.summary else None,
+                **{field: _figure(trial, field) for field in fields},
+            }
+            for trial in trials
+        ]
+        for method, trials in group.trials.items()
+    }
+    return {"model": group.model, "rate": group.rate, "runs": runs}
