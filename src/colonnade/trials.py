@@ -40,6 +40,12 @@ class Trial:
         """Whether its figures mean nothing: it failed or diverged, and counts as a miss."""
         return self.status in ("failed", "diverged")
 
+    def figure(self, name: str) -> float | None:
+        """A figure of the summary; None where the run missed the target, failed or diverged."""
+        if self.summary is None or self.bad or self.summary[name] is None:
+            return None
+        return float(self.summary[name])
+
 
 Task = tuple[str, Job, Path | None]
 """What to call a run, its job, and the folder to save it in."""

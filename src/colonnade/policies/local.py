@@ -101,7 +101,6 @@ class WhileWaiting(OwnPace):
     budget: int
     decay: bool = True
     keep = 1
-    by_clock = True
     finishes = True
 
     def holds(self, role: Role) -> bool:

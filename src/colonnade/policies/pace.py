@@ -28,6 +28,15 @@ class OwnPace:
 
     reports = False
 
+    @property
+    def by_clock(self) -> bool:
+        """Safe to say of any policy."""
+        return True
+
+    def expected(self, view: View) -> int:
+        """The fresh one, if nothing more is known."""
+        return 1
+
     def agree(self, view: View) -> int:
         """What was agreed on at the start stays."""
         return view.agreed
@@ -62,7 +71,6 @@ class Until(Held):
 
     timeout_ns: int
     keep = 1
-    by_clock = True
 
     def next(self, view: View) -> Exchange | None:
         """The newest exchange, while one more update fits."""
@@ -88,7 +96,6 @@ class Agreed(Held):
     choice: Literal["min", "max"]
     reports = True
     keep = 1
-    by_clock = True
 
     def next(self, view: View) -> Exchange | None:
         """The newest exchange, until it has had the number agreed on."""
@@ -114,7 +121,6 @@ class Deadline(Held):
 
     most: int
     keep = 1
-    by_clock = True
 
     def next(self, view: View) -> Exchange | None:
         """The newest exchange, until it has had its number."""

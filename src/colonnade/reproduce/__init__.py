@@ -48,6 +48,22 @@ class Reproduction:
         return {"title": self.title, "table": table, "notes": self.notes, **self.data}
 
 
+def slow_network(latency: int, unit_ms: int) -> list[str]:
+    """The settings of PASTA's experiments: one-way latency in units, forward 10 units, backward
+    20, aggregate 10, at 300 Mbit.
+
+    >>> slow_network(50, unit_ms=10)[0]
+    'network.latency=500ms'
+    """
+    return [
+        f"network.latency={latency * unit_ms}ms",
+        "network.bandwidth=300mbit",
+        f"compute.forward={10 * unit_ms}ms",
+        f"compute.backward={20 * unit_ms}ms",
+        f"compute.aggregate={10 * unit_ms}ms",
+    ]
+
+
 def known() -> dict[str, ReproduceFunction]:
     """Every reproduction, by name.
 

@@ -213,20 +213,13 @@ def _tune(setting: Setting, seeds: Sequence[int], say: Say) -> dict[float, float
         tasks += [(f"{rate:g}", replace(job, seed=seed), None) for seed in seeds]
     found: dict[float, list[float]] = {}
     for (label, _, _), trial in zip(tasks, train_all(tasks), strict=True):
-        rounds = _figure(trial, "rounds_to_target")
+        rounds = trial.figure("rounds_to_target")
         found.setdefault(float(label), []).append(MISS if rounds is None else rounds)
     means = {rate: fmean(rounds) for rate, rounds in found.items()}
     for rate, each in found.items():
         missed = each.count(MISS)
         say(f"{rate:g}: {f'{missed} missed' if missed else f'{means[rate]:.0f} rounds'}")
     return means
-
-
-def _figure(trial: Trial, name: str) -> float | None:
-    """A figure of a run's summary; None where it missed the target, failed or diverged."""
-    if trial.summary is None or trial.bad:
-        return None
-    return None if trial.summary[name] is None else float(trial.summary[name])
 
 
 def _bytes(trial: Trial) -> tuple[float, float]:
@@ -274,7 +267,7 @@ def _finals(trials: list[Trial]) -> list[float]:
 
 
 def _all(trials: list[Trial], name: str) -> list[float | None]:
-    return [_figure(trial, name) for trial in trials]
+    return [trial.figure(name) for trial in trials]
 
 
 def _fewer(costs: list[float | None], plain: list[float | None]) -> float | None:

@@ -203,34 +203,26 @@ def _means(trials: Sequence[Trial], say: Say) -> dict[str, float]:
     """The mean time to the target by label; one miss makes it infinite."""
     times: dict[str, list[float]] = {}
     for trial in trials:
-        times.setdefault(trial.label, []).append(_figure(trial, "time_to_target_s"))
+        time = trial.figure("time_to_target_s")
+        times.setdefault(trial.label, []).append(math.inf if time is None else time)
     means = {label: fmean(each) for label, each in times.items()}
     for label, mean in means.items():
         say(f"{label}: {'missed' if math.isinf(mean) else f'{1e9 * mean / UNIT_NS:.0f} units'}")
     return means
 
 
-def _figure(trial: Trial, name: str) -> float:
-    if trial.summary is None or trial.bad or trial.summary[name] is None:
-        return math.inf
-    return float(trial.summary[name])
-
-
 def _cells(trials: Sequence[Trial]) -> list[str]:
     """Time in units, rounds, how many seeds reached the target, and updates in a round."""
-    good = [trial for trial in trials if not math.isinf(_figure(trial, "time_to_target_s"))]
-    reached = f"{len(good)}/{len(trials)}"
-    if not good:
-        return ["missed", "missed", reached, "–"]
-    cells = []
+    cells, reached = [], 0
     for name, scale in (("time_to_target_s", 1e9 / UNIT_NS), ("rounds_to_target", 1.0)):
-        mean, deviation = spread([scale * _figure(trial, name) for trial in good])
-        assert mean is not None and deviation is not None
-        cells.append(show_spread(mean, deviation, "{:.0f}".format, len(good), len(good)))
-    assert good[0].summary is not None
-    counts = good[0].summary["updates"]
-    per_round = [
-        (counts[name]["fresh"] + counts[name]["local"]) / counts[name]["fresh"]
-        for name in (*UPDATES, "server")
-    ]
-    return [*cells, reached, " ".join(f"{count:.3g}" for count in per_round)]
+        known = [figure for figure in (trial.figure(name) for trial in trials) if figure]
+        mean, deviation = spread([scale * figure for figure in known])
+        reached = len(known)
+        if mean is None or deviation is None:
+            return ["missed", "missed", f"0/{len(trials)}", "–"]
+        cells.append(show_spread(mean, deviation, "{:.0f}".format, reached, reached))
+    summary = next(trial.summary for trial in trials if trial.summary and not trial.bad)
+    counts = [summary["updates"][name] for name in (*UPDATES, "server")]
+    per_round = [(each["fresh"] + each["local"]) / each["fresh"] for each in counts]
+    shown = " ".join(f"{count:.3g}" for count in per_round)
+    return [*cells, f"{reached}/{len(trials)}", shown]

@@ -22,7 +22,7 @@ from colonnade.errors import DataError
 from colonnade.job.files import load
 from colonnade.job.records import Job, first_step
 from colonnade.methods import build
-from colonnade.reproduce import Reproduction, Say
+from colonnade.reproduce import Reproduction, Say, slow_network
 from colonnade.trials import Task, Trial, train_families
 from colonnade.units import show_bytes, show_seconds
 
@@ -116,11 +116,7 @@ def _job(name: str, latency: int) -> Job:
             "train.labels=shared",
             "train.stop=target",
             "train.evaluate_every=10 rounds",
-            f"network.latency={latency * UNIT_MS}ms",
-            "network.bandwidth=300mbit",
-            f"compute.forward={10 * UNIT_MS}ms",
-            f"compute.backward={20 * UNIT_MS}ms",
-            f"compute.aggregate={10 * UNIT_MS}ms",
+            *slow_network(latency, UNIT_MS),
         ],
     )
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from colonnade.comparison import Comparison
 from colonnade.job.files import load
 from colonnade.job.records import Job
-from colonnade.reproduce import Reproduction, Say
+from colonnade.reproduce import Reproduction, Say, slow_network
 from colonnade.track.table import COSTS, show_spread, spread
 from colonnade.trials import Task, Trial, train_all
 from colonnade.units import show_seconds
@@ -55,7 +55,7 @@ class Group:
 
     def time(self, method: str) -> float | None:
         """Mean time to the target; None if a seed missed it."""
-        times = [_figure(trial, "time_to_target_s") for trial in self.trials[method]]
+        times = [trial.figure("time_to_target_s") for trial in self.trials[method]]
         known = [time for time in times if time is not None]
         return fmean(known) if len(known) == len(times) else None
 
@@ -119,11 +119,7 @@ def _mlp_job(name: str, rate: float) -> Job:
             *([] if name == "digits" else [f"train.epochs={EPOCHS}"]),
             "train.stop=target",
             "train.evaluate_every=10 rounds",
-            f"network.latency={LATENCY * UNIT_MS}ms",
-            "network.bandwidth=300mbit",
-            f"compute.forward={10 * UNIT_MS}ms",
-            f"compute.backward={20 * UNIT_MS}ms",
-            f"compute.aggregate={10 * UNIT_MS}ms",
+            *slow_network(LATENCY, UNIT_MS),
         ],
     )
 
@@ -176,7 +172,7 @@ def _readings(groups: Sequence[Group]) -> list[str]:
 def _rows(group: Group, best: Group | None, paper: dict[str, str]) -> list[list[str]]:
     rows = []
     for method, trials in group.trials.items():
-        known = [t for t in (_figure(trial, "time_to_target_s") for trial in trials) if t]
+        known = [t for t in (trial.figure("time_to_target_s") for trial in trials) if t]
         mean, deviation = spread(known)
         time = "missed"
         if mean is not None and deviation is not None:
@@ -198,17 +194,10 @@ def _rows(group: Group, best: Group | None, paper: dict[str, str]) -> list[list[
     return rows
 
 
-def _figure(trial: Trial, name: str) -> float | None:
-    """A figure of a run's summary; None where it missed the target, failed or diverged."""
-    if trial.summary is None or trial.bad:
-        return None
-    return None if trial.summary[name] is None else float(trial.summary[name])
-
-
 def _faster(slow: Sequence[Trial], fast: Sequence[Trial]) -> float | None:
     """The ratio of the times to the target, on the seeds that reached it with both."""
     pairs = [
-        (_figure(a, "time_to_target_s"), _figure(b, "time_to_target_s"))
+        (a.figure("time_to_target_s"), b.figure("time_to_target_s"))
         for a, b in zip(slow, fast, strict=True)
     ]
     both = [(a, b) for a, b in pairs if a is not None and b is not None]
@@ -222,7 +211,7 @@ def _times(ratio: float | None) -> str:
 def _epochs(trials: Sequence[Trial]) -> str:
     found = []
     for trial in trials:
-        rounds = _figure(trial, "rounds_to_target")
+        rounds = trial.figure("rounds_to_target")
         if rounds is not None and trial.summary is not None:
             found.append(rounds * trial.summary["epochs"] / trial.summary["rounds"])
     return f"{fmean(found):.1f}" if found else "missed"
@@ -245,7 +234,7 @@ def _figures(group: Group) -> dict[str, Any]:
                 "seed": trial.job.seed,
                 "status": trial.status,
                 "metric": trial.summary["metric"] if trial.summary else None,
-                **{field: _figure(trial, field) for field in fields},
+                **{field: trial.figure(field) for field in fields},
             }
             for trial in trials
         ]
