@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,8 +36,13 @@ def reproduce(
     # By name: the package is imported when it is asked for, as everything here.
     known = importlib.import_module("colonnade.reproduce").known()
     if name is None:
-        names = sorted(known)
-        screen.show_json(names) if as_json else screen.show("\n".join(names))
+        if as_json:
+            screen.show_json(sorted(known))
+        else:
+            width = max(map(len, known))
+            screen.show(
+                "\n".join(f"{each:{width}}  {_about(known[each])}" for each in sorted(known))
+            )
         return
     if name not in known:
         raise RequestError(f"there is nothing to reproduce named '{name}': {nearest(name, known)}")
@@ -46,3 +51,9 @@ def reproduce(
     console = screen.stderr()
     result = known[name](out, chosen, fast, (lambda text: None) if quiet else console.print)
     screen.show_json(result.to_dict()) if as_json else screen.show(result.table())
+
+
+def _about(function: Any) -> str:
+    """The first sentence of the file that the function stands in, without its full stop."""
+    module = importlib.import_module(function.__module__)
+    return (module.__doc__ or "").strip().partition("\n")[0].rstrip(".")
