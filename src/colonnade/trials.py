@@ -17,6 +17,7 @@ from colonnade.errors import FailedError, RequestError
 from colonnade.job.files import dumps, loads
 from colonnade.job.records import Job
 from colonnade.track.table import plain
+from colonnade.world.processes import end_with_parent
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _here(families: Sequence[Sequence[Task]], count: int) -> Answers:
 
 def _apart(families: Sequence[Sequence[Task]], count: int) -> Answers:
     others = set(active_children())
-    pool = ProcessPoolExecutor(count, get_context("spawn"))
+    pool = ProcessPoolExecutor(count, get_context("spawn"), end_with_parent)
     futures: dict[Future[list[Answer]], int] = {}
     try:
         with _interrupts_held():

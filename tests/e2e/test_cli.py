@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -112,6 +113,44 @@ WRONG = {
     "no such sweep": (["compare", "digits", "--methods", "fedsgd", "--tuned", "none"], "none"),
     "bad grid": (["sweep", "digits", "--grid", "train.batch_size"], "--grid"),
 }
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_a_comparison_that_is_killed(how):
+    process = start(
+        "compare", "digits", "--methods", "fedsgd", "--seeds", "0,1,2,3", "--workers", "2",
+        "--set", "train.epochs=1000", "--set", "train.stop=end",
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while len(workers := children(process.pid)) < 3 and time.monotonic() < until:
+        time.sleep(0.2)
+    assert len(workers) >= 3, "two workers and multiprocessing's resource tracker"
+    process.send_signal(how)
+    process.communicate(timeout=60)
+    until = time.monotonic() + 60
+    while any(map(alive, workers)) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert not any(map(alive, workers))
+
+
+def children(parent):
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("case", WRONG)
