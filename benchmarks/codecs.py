@@ -16,7 +16,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from colonnade.compress import Encoding, Key, decode, lattice, parse, scalar
+from colonnade.compress import Encoding, Key, Occasion, decode, lattice, parse, scalar
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Embedding
 
@@ -40,11 +40,11 @@ def seconds(work: Callable[[], object]) -> float:
 def speed(text: str, tensor: torch.Tensor) -> tuple[float, float, float, int]:
     """Seconds of encoding, decoding and a plain copy, and the bytes of the whole frame."""
     encoder = parse(text).encoder(KEY)
-    packed = encoder.encode(tensor, 1)
+    packed = encoder.encode(tensor, Occasion(1))
     turns = [
         (
             seconds(tensor.clone),
-            seconds(lambda: encoder.encode(tensor, 1)),
+            seconds(lambda: encoder.encode(tensor, Occasion(1))),
             seconds(lambda: decode(packed)),
         )
         for _ in range(TURNS)
@@ -55,7 +55,7 @@ def speed(text: str, tensor: torch.Tensor) -> tuple[float, float, float, int]:
 
 def error(encoding: Encoding, tensor: torch.Tensor) -> float:
     """The mean squared error in parts of the variance."""
-    read = decode(encoding.encoder(KEY).encode(tensor, 1))
+    read = decode(encoding.encoder(KEY).encode(tensor, Occasion(1)))
     return ((read - tensor).square().mean() / tensor.var()).item()
 
 

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.compress import Key, decode, parse
+from colonnade.compress import Key, Occasion, decode, parse
 from colonnade.compress.base import DECODERS
 from colonnade.errors import PartyError, WireError
 from colonnade.wire.codec import Codec
@@ -53,7 +53,7 @@ each_encoding = pytest.mark.parametrize("text", TEXTS)
 def packed(text, tensor, round=0):
     width = tensor.shape[-1] if tensor.dim() else 1
     encoder = parse(text).encoder(KEY)
-    return encoder.encode(tensor, round, importance=torch.arange(float(width)))
+    return encoder.encode(tensor, Occasion(round, importance=torch.arange(float(width))))
 
 
 def crossed(text, tensor, round=0):
@@ -203,11 +203,11 @@ def test_a_changed_byte_is_read_or_refused(text, place, byte):
 SCRIPT = """
 import hashlib, sys
 import torch
-from colonnade.compress import Key, parse
+from colonnade.compress import Key, Occasion, parse
 key = Key(seed=3, sender="partner", role="embedding", receiver="bank")
 tensor = torch.randn(64, 33, generator=torch.Generator().manual_seed(1))
 for text in sys.argv[1:]:
-    packed = parse(text).encoder(key).encode(tensor, 7, importance=torch.arange(33.0))
+    packed = parse(text).encoder(key).encode(tensor, Occasion(7, importance=torch.arange(33.0)))
     print(hashlib.sha256(packed.details + bytes(packed.data.view)).hexdigest())
 """
 
@@ -253,4 +253,4 @@ def test_every_row_number_form_is_accepted_by_stateless_encodings():
     tensor = example((2, 4))
     for text in TEXTS:
         encoder = parse(text).encoder(KEY)
-        assert decode(encoder.encode(tensor, rows=rows)).shape == (2, 4)
+        assert decode(encoder.encode(tensor, Occasion(rows=rows))).shape == (2, 4)

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from colonnade import JobError, simulate
-from colonnade.compress import Key, decode, parse
+from colonnade.compress import Key, Occasion, decode, parse
 from colonnade.data.batches import BatchPlan
 from tests.small import Small, apart, small
 
@@ -38,7 +38,7 @@ class Algorithm1:
     def squeeze(self, tensor, sender, role, receiver, round, rows):
         key = Key(self.case.job.seed, sender, role, receiver)
         encoder = self.encoders.setdefault(key, self.compressor.encoder(key))
-        return decode(encoder.encode(tensor, round, rows)).clone()
+        return decode(encoder.encode(tensor, Occasion(round, rows))).clone()
 
     def train(self):
         case = self.case

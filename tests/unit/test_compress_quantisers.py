@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.compress import Key, decode, lattice, scalar
+from colonnade.compress import Key, Occasion, decode, lattice, scalar
 from colonnade.compress.lattice import MOMENT, cell_area, geometry, nearest_index
 from colonnade.errors import RequestError
 
@@ -19,7 +19,7 @@ SHAPES = [(0,), (1,), (2,), (7,), (), (1, 1), (5, 3), (4, 8), (2, 3, 5), (40, 33
 
 
 def crossed(encoding, tensor, round=0):
-    return decode(encoding.encoder(KEY).encode(tensor, round))
+    return decode(encoding.encoder(KEY).encode(tensor, Occasion(round)))
 
 
 def rounding(tensor):
@@ -163,7 +163,7 @@ def test_dither_changes_with_the_round_and_the_receiver():
         first = crossed(encoding, tensor, 0)
         assert not torch.equal(first, crossed(encoding, tensor, 1))
         other = encoding.encoder(Key(0, "partner", "embedding", "shop"))
-        assert not torch.equal(first, decode(other.encode(tensor, 0)))
+        assert not torch.equal(first, decode(other.encode(tensor, Occasion(0))))
 
 
 @pytest.mark.parametrize("make", [scalar, lattice])

@@ -7,14 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.compress import Key, Plain, decode, half, plain, topk
+from colonnade.compress import Key, Occasion, Plain, decode, half, plain, topk
 from colonnade.errors import PartyError, RequestError
 
 KEY = Key(0, "partner", "embedding", "bank")
 
 
 def crossed(encoding, tensor, importance=None):
-    return decode(encoding.encoder(KEY).encode(tensor, importance=importance))
+    return decode(encoding.encoder(KEY).encode(tensor, Occasion(importance=importance)))
 
 
 @given(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from colonnade.compress import (
     Key,
+    Occasion,
     decode,
     describe,
     diminishing,
@@ -32,7 +33,7 @@ def test_feedback_sends_on_average_what_it_was_given():
     tensor = torch.randn(20, 8, generator=torch.Generator().manual_seed(0))
     for inner in (scalar(2), topk(2), lattice(2)):
         encoder = error_feedback(inner).encoder(KEY)
-        sent = torch.stack([decode(encoder.encode(tensor, round)) for round in range(60)])
+        sent = torch.stack([decode(encoder.encode(tensor, Occasion(round))) for round in range(60)])
         alone = decode(inner.encoder(KEY).encode(tensor))
         assert (sent.mean(0) - tensor).norm() < 0.25 * (alone - tensor).norm()
 
@@ -41,11 +42,11 @@ def test_feedback_is_kept_by_row():
     encoder = error_feedback(topk(1)).encoder(KEY)
     first, second = np.array([0, 7]), np.array([7, 300])
     batch = torch.tensor([[3.0, 2.0], [1.0, 5.0]])
-    assert decode(encoder.encode(batch, rows=first)).tolist() == [[3.0, 0.0], [0.0, 5.0]]
+    assert decode(encoder.encode(batch, Occasion(rows=first))).tolist() == [[3.0, 0.0], [0.0, 5.0]]
     # Row 7 is owed 1 in its first column, row 300 nothing yet.
-    again = decode(encoder.encode(torch.tensor([[4.5, 5.0], [1.0, 0.5]]), rows=second))
+    again = decode(encoder.encode(torch.tensor([[4.5, 5.0], [1.0, 0.5]]), Occasion(rows=second)))
     assert again.tolist() == [[5.5, 0.0], [1.0, 0.0]]
-    last = decode(encoder.encode(torch.zeros(3, 2), rows=np.array([0, 300, 1])))
+    last = decode(encoder.encode(torch.zeros(3, 2), Occasion(rows=np.array([0, 300, 1]))))
     assert last.tolist() == [[0.0, 2.0], [0.0, 0.5], [0.0, 0.0]]
 
 
@@ -61,7 +62,7 @@ def test_feedback_refuses_rows_that_are_not_the_tensors():
     encoder = error_feedback(scalar(2)).encoder(KEY)
     for rows in (np.array([1]), np.array([1, -2])):
         with pytest.raises(PartyError, match="row numbers are not one for each"):
-            encoder.encode(torch.ones(2, 2), rows=rows)
+            encoder.encode(torch.ones(2, 2), Occasion(rows=rows))
 
 
 def test_feedback_that_changes_nothing_is_the_encoding_itself():
@@ -75,7 +76,8 @@ def test_steps_change_at_their_rounds():
     tensor = torch.randn(4, 4)
     for round, expected in ((0, scalar(2)), (9, scalar(2)), (10, lattice(4)), (25, plain())):
         assert schedule.at(round) == expected
-        assert encoder.encode(tensor, round) == expected.encoder(KEY).encode(tensor, round)
+        use = Occasion(round)
+        assert encoder.encode(tensor, use) == expected.encoder(KEY).encode(tensor, use)
 
 
 def test_a_constant_schedule_is_its_encoding():

@@ -35,21 +35,26 @@ class Key:
     receiver: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """When a tensor is sent, and what it stands for."""
+
+    round: int = 0
+    rows: NDArray[np.int64] | None = None
+    """The training rows that its first dimension stands for, where it stands for rows."""
+    importance: torch.Tensor | None = None
+    """How much each column matters, where that is known."""
+
+
+ANY = Occasion()
+"""Nothing is known of it."""
+
+
 class Encoder(Protocol):
     """One party's encoder of one tensor role; it may remember what it sent."""
 
-    def encode(
-        self,
-        tensor: torch.Tensor,
-        round: int = 0,
-        rows: NDArray[np.int64] | None = None,
-        importance: torch.Tensor | None = None,
-    ) -> Packed:
-        """The tensor as it crosses the wire.
-
-        `rows` are the training rows that the tensor's first dimension stands for, where it
-        stands for rows; `importance` says how much each column matters, where that is known.
-        """
+    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
+        """The tensor as it crosses the wire."""
         ...
 
 
@@ -72,13 +77,7 @@ class Plain:
         """Itself."""
         return self
 
-    def encode(
-        self,
-        tensor: torch.Tensor,
-        round: int = 0,
-        rows: NDArray[np.int64] | None = None,
-        importance: torch.Tensor | None = None,
-    ) -> Packed:
+    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
         """The tensor's memory, without a copy where it lies on the CPU in one piece."""
         flat = tensor.detach().to("cpu").contiguous()
         data = flat.view(-1).view(torch.uint8).numpy()

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from colonnade.compress.base import Encoder, Encoding, Key, Plain, decode
+from colonnade.compress.base import ANY, Encoder, Encoding, Key, Occasion, Plain, decode
 from colonnade.errors import PartyError
 from colonnade.wire.messages import Packed
 
@@ -54,24 +54,19 @@ class _FeedbackEncoder:
         self._by_shape: dict[Shape, torch.Tensor] = {}
         self._by_row: dict[Shape, torch.Tensor] = {}
 
-    def encode(
-        self,
-        tensor: torch.Tensor,
-        round: int = 0,
-        rows: NDArray[np.int64] | None = None,
-        importance: torch.Tensor | None = None,
-    ) -> Packed:
+    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
         tensor = tensor.detach().to("cpu")
         shape = tuple(tensor.shape)
-        if rows is None:
+        if use.rows is None:
             residual = self._by_shape.get(shape)
             wanted = tensor if residual is None else tensor + residual
-            packed = self._inner.encode(wanted, round, rows, importance)
+            packed = self._inner.encode(wanted, use)
             self._by_shape[shape] = wanted - decode(packed)
             return packed
-        table, places = self._table(tensor, rows), torch.from_numpy(np.asarray(rows, np.int64))
+        table = self._table(tensor, use.rows)
+        places = torch.from_numpy(np.asarray(use.rows, np.int64))
         wanted = tensor + table[places]
-        packed = self._inner.encode(wanted, round, rows, importance)
+        packed = self._inner.encode(wanted, use)
         table[places] = wanted - decode(packed)
         return packed
 

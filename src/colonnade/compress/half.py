@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from colonnade.compress.base import (
+    ANY,
     DECODERS,
     DTYPE_NAMES,
     DTYPES,
     Encoder,
     Key,
+    Occasion,
     finite_range,
     payload,
     plain,
@@ -57,13 +57,7 @@ class _HalfEncoder:
     encoding: Half
     key: Key
 
-    def encode(
-        self,
-        tensor: torch.Tensor,
-        round: int = 0,
-        rows: NDArray[np.int64] | None = None,
-        importance: torch.Tensor | None = None,
-    ) -> Packed:
+    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
         peak = max(finite_range(tensor, self.key), key=abs)
         if tensor.element_size() == 2:
             return plain().encode(tensor)

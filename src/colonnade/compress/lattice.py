@@ -23,10 +23,12 @@ import torch
 from numpy.typing import NDArray
 
 from colonnade.compress.base import (
+    ANY,
     DECODERS,
     DTYPE_NAMES,
     Encoder,
     Key,
+    Occasion,
     payload,
     width_of,
 )
@@ -155,16 +157,10 @@ class _LatticeEncoder:
     encoding: Lattice
     key: Key
 
-    def encode(
-        self,
-        tensor: torch.Tensor,
-        round: int = 0,
-        rows: NDArray[np.int64] | None = None,
-        importance: torch.Tensor | None = None,
-    ) -> Packed:
+    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
         bits, dithered = self.encoding.bits, self.encoding.dither
         book = geometry(bits, dithered)
-        dither = dither_key(self.key, round) if dithered else None
+        dither = dither_key(self.key, use.round) if dithered else None
         noise = MOMENT * cell_area(bits, dithered, 1.0)
         values, header = fit(
             tensor, self.key, self.encoding.scale, noise, Header(bits, Span(), dither)

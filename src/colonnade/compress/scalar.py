@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from colonnade.compress.base import DECODERS, DTYPE_NAMES, Encoder, Key, payload
+from colonnade.compress.base import ANY, DECODERS, DTYPE_NAMES, Encoder, Key, Occasion, payload
 from colonnade.compress.bits import code_type, pack, packed_bytes, unpack
 from colonnade.compress.dither import STEPS, Dither, dither_key
 from colonnade.compress.scaling import BLOCK, Header, Scale, Span, check, fit, restore
@@ -64,15 +64,9 @@ class _ScalarEncoder:
     encoding: Scalar
     key: Key
 
-    def encode(
-        self,
-        tensor: torch.Tensor,
-        round: int = 0,
-        rows: NDArray[np.int64] | None = None,
-        importance: torch.Tensor | None = None,
-    ) -> Packed:
+    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
         bits, top = self.encoding.bits, 2**self.encoding.bits - 1
-        dither = dither_key(self.key, round) if self.encoding.dither else None
+        dither = dither_key(self.key, use.round) if self.encoding.dither else None
         values, header = fit(
             tensor, self.key, self.encoding.scale, 1 / (12 * top**2), Header(bits, Span(), dither)
         )

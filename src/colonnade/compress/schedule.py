@@ -16,11 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from colonnade.compress.base import Encoder, Encoding, Key
+from colonnade.compress.base import ANY, Encoder, Encoding, Key, Occasion
 from colonnade.compress.lattice import BITS_MAX as LATTICE_BITS_MAX
 from colonnade.compress.lattice import Lattice
 from colonnade.compress.scalar import BITS_MAX as SCALAR_BITS_MAX
@@ -115,14 +113,8 @@ class _ScheduledEncoder:
         self._key = key
         self._encoders: dict[Encoding, Encoder] = {}
 
-    def encode(
-        self,
-        tensor: torch.Tensor,
-        round: int = 0,
-        rows: NDArray[np.int64] | None = None,
-        importance: torch.Tensor | None = None,
-    ) -> Packed:
-        encoding = self._schedule.at(round)
+    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
+        encoding = self._schedule.at(use.round)
         if encoding not in self._encoders:
             self._encoders[encoding] = encoding.encoder(self._key)
-        return self._encoders[encoding].encode(tensor, round, rows, importance)
+        return self._encoders[encoding].encode(tensor, use)

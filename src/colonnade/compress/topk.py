@@ -19,12 +19,14 @@ import torch
 from numpy.typing import NDArray
 
 from colonnade.compress.base import (
+    ANY,
     DECODERS,
     DTYPE_NAMES,
     DTYPES,
     Encoder,
     Encoding,
     Key,
+    Occasion,
     finite_range,
     payload,
     plain,
@@ -91,23 +93,17 @@ class _TopKEncoder:
     encoding: TopK
     key: Key
 
-    def encode(
-        self,
-        tensor: torch.Tensor,
-        round: int = 0,
-        rows: NDArray[np.int64] | None = None,
-        importance: torch.Tensor | None = None,
-    ) -> Packed:
+    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
         finite_range(tensor, self.key)
         width = width_of(tuple(tensor.shape))
         kept = self.encoding.count(width)
-        unknown = self.encoding.by == "importance" and importance is None
+        unknown = self.encoding.by == "importance" and use.importance is None
         if kept == width or unknown or not tensor.numel():
             return plain().encode(tensor)
         flat = tensor.detach().to("cpu").contiguous()
         table = flat.view(_integer(flat.element_size())).numpy().reshape(-1, width)
         if self.encoding.shared:
-            weight = self._weight(flat.view(-1, width), importance)
+            weight = self._weight(flat.view(-1, width), use.importance)
             columns = np.sort(np.argsort(-weight, kind="stable")[:kept])
             values = table[:, columns]
         else:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from colonnade.compress import Encoding, Key, plain
+from colonnade.compress import Encoding, Key, Occasion, plain
 from colonnade.party.learner import Aggregate, Reply, Rows, Split
 from colonnade.party.method import Method
 from colonnade.party.torch_passive import EVALUATION_ROWS
@@ -63,7 +63,7 @@ class Template:
             self._packed[rows] = plain().encode(self._made[rows])
         if self._encoder is None:
             return self._packed[rows]
-        return self._encoder.encode(self._made[rows], exchange.round, exchange.rows)
+        return self._encoder.encode(self._made[rows], Occasion(exchange.round, exchange.rows))
 
 
 def _values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -207,7 +207,9 @@ class NullActive(NullPassive):
         embeddings = dict(exchange.packed)
         if self.has_features:
             embeddings[self._me] = self.pack(exchange)
-        top = tuple(encoder.encode(values, exchange.round) for encoder, values in self._top)
+        top = tuple(
+            encoder.encode(values, Occasion(exchange.round)) for encoder, values in self._top
+        )
         return Aggregate(loss, (embeddings, top))
 
     def forget(self) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from colonnade.compress import Key, decode, plain
+from colonnade.compress import Key, Occasion, decode, plain
 from colonnade.errors import JobError, PartyError
 from colonnade.party.learner import Aggregate, Reply, Rows
 from colonnade.party.objective import Objective
@@ -177,13 +177,12 @@ class SnapshotActive(TorchActive):
         packed = dict(exchange.packed)
         embeddings = dict(exchange.reply)
         if own is not None:
-            packed[self._me] = self._own_encoder.encode(
-                own.embedding, exchange.round, exchange.rows, self._importance
-            )
+            use = Occasion(exchange.round, exchange.rows, self._importance)
+            packed[self._me] = self._own_encoder.encode(own.embedding, use)
             embeddings[self._me] = decode(packed[self._me]).to(self._device)
         parameters = dict(self._modules["top"].named_parameters())
         top_packed = tuple(
-            encoder.encode(parameter, exchange.round)
+            encoder.encode(parameter, Occasion(exchange.round))
             for encoder, parameter in zip(self._top_encoders, parameters.values(), strict=True)
         )
         # A copy: plain encodings show the live parameters, which are about to move.

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from colonnade.compress import Encoding, Key
+from colonnade.compress import Encoding, Key, Occasion
 from colonnade.errors import PartyError
 from colonnade.party.learner import Aggregate, Reply, Rows, Split
 from colonnade.party.objective import Objective
@@ -76,7 +76,8 @@ class TorchActive(TorchLearner):
     def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
         """A gradient in the method's encoding."""
         encoder = self._encoders[peer]
-        packed = encoder.encode(exchange.answer[peer], exchange.round, exchange.rows)
+        use = Occasion(exchange.round, exchange.rows)
+        packed = encoder.encode(exchange.answer[peer], use)
         return Gradient(exchange.round, packed, signal)
 
     def gather(self, exchange: Exchange) -> dict[str, torch.Tensor]:

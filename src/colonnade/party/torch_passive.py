@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from colonnade.compress import Key, decode, plain
+from colonnade.compress import Key, Occasion, decode, plain
 from colonnade.errors import PartyError
 from colonnade.party.learner import Reply, Rows, Split, Weights
 from colonnade.party.method import Method
@@ -162,9 +162,8 @@ class TorchPassive(TorchLearner):
 
     def pack(self, exchange: Exchange) -> Packed:
         """The embedding in the method's encoding."""
-        return self._encoder.encode(
-            exchange.forward.embedding, exchange.round, exchange.rows, self._importance
-        )
+        use = Occasion(exchange.round, exchange.rows, self._importance)
+        return self._encoder.encode(exchange.forward.embedding, use)
 
     def unpack(self, reply: Reply, rows: Rows) -> Any:
         """The gradient of a batch."""
