@@ -37,7 +37,7 @@ class Reproduction:
         table = Table(title=self.title, caption="\n".join(self.notes), caption_justify="left")
         for number, column in enumerate(self.columns):
             words = number == 0 or any(row[number][:1].isalpha() for row in self.rows[:1])
-            table.add_column(column, justify="left" if words else "right")
+            table.add_column(column, justify="left" if words else "right", overflow="fold")
         for row in self.rows:
             table.add_row(*row)
         return table
