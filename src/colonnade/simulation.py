@@ -164,14 +164,12 @@ def _with_efforts(rows: list[Row], outcomes: Mapping[str, Outcome]) -> list[Row]
     """Each round's row with every party's updates and rate, where all go through the rounds
     together."""
     efforts = {name: outcome.view.efforts for name, outcome in outcomes.items()}
-    if any(len(made) != len(rows) for made in efforts.values()):
-        return rows
-    return [
-        row
-        | {f"updates_{name}": made[number][0] for name, made in efforts.items()}
-        | {f"rate_{name}": made[number][1] for name, made in efforts.items()}
-        for number, row in enumerate(rows)
-    ]
+    if all(len(made) == len(rows) for made in efforts.values()):
+        for name, made in efforts.items():
+            updates, rate = f"updates_{name}", f"rate_{name}"
+            for row, effort in zip(rows, made, strict=True):
+                row[updates], row[rate] = effort
+    return rows
 
 
 class _Fan:

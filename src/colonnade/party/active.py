@@ -92,7 +92,10 @@ class Active:
 
     async def _drain(self) -> None:
         while self.world.pending():
-            await self._receive()
+            # Not by `_receive`: this is done for every message.
+            received = await self.world.receive()
+            assert received is not None
+            self._accept(*received)
         self.view.now_ns = self.world.now()
 
     async def _receive(self) -> None:
@@ -188,7 +191,7 @@ class Active:
         aggregate = await self._derive(exchange, wanted=order.at_once or not order.recomputes)
         view.actions.append((self.world.now(), "aggregate", round))
         self._note(aggregate.loss, exchange.completes)
-        if learner.has_features:
+        if local.reports and learner.has_features:
             view.reported[self.world.me] = local.expected(view)
         view.agreed = local.agree(view)
         if not math.isfinite(aggregate.loss):
@@ -202,15 +205,15 @@ class Active:
             self.owed = exchange
         exchange.replied_ns = self.world.now()
         await self._backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
-        now_ns = self.world.now()
-        view.remember(exchange, local.keep, exchange.replied_ns, now_ns, learner.rate)
+        view.remember(exchange, local.keep, exchange.replied_ns, self.world.now(), learner.rate)
 
     def _note(self, loss: float, completes: int | None) -> None:
         """Tell of a round when it is whole, and of a loss that ends the run."""
         self.losses.append(loss)
         if completes is not None or not math.isfinite(loss):
-            mean = sum(self.losses) / len(self.losses)
-            self.observer.on_round(self.view.round, self.world.now(), mean)
+            self.observer.on_round(
+                self.view.round, self.world.now(), sum(self.losses) / len(self.losses)
+            )
             self.losses.clear()
 
     async def _derive(self, exchange: Exchange, wanted: bool) -> Aggregate:
@@ -250,20 +253,18 @@ class Active:
         """Send everybody's gradient. Where the round is to be evaluated the question goes first,
         so that no passive party can be past the round before it hears of it."""
         done = exchange.completes
-        self.view.answered |= dict.fromkeys(exchange.packed, exchange.round)
+        for peer in exchange.packed:
+            self.view.answered[peer] = exchange.round
         if done is not None and self.evaluations.due(done):
-            questions = self.evaluations.ask(done, self.view.answered)
             with self.world.off_clock():
-                for peer, question in questions.items():
+                for peer, question in self.evaluations.ask(done, self.view.answered).items():
                     await self.world.send(peer, question)
         for peer in exchange.packed:
             if self.method.local.reports:
                 await self.world.send(peer, Status(exchange.round, self.view.agreed))
             pack = partial(self.learner.reply, exchange, peer, self.view.signals[peer])
             await self.world.send(peer, await self.world.compute(pack, Work.CODEC))
-        if done is not None:
-            count = self.world.ledger.training_bytes
-            self.evaluations.charge(done, count("received"), count("sent"))
+        self.evaluations.charge(done, self.world.ledger)
 
     def _close_round(self) -> None:
         """The updates that hold on a round are done: the models are those of the round."""

@@ -11,6 +11,7 @@ from colonnade.errors import PartyError
 from colonnade.job.records import Train
 from colonnade.party.learner import Split
 from colonnade.track.metrics import Metric
+from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Evaluate, EvaluationEmbedding, Packed
 
 
@@ -87,10 +88,11 @@ class Evaluations:
             for peer, last in answered.items()
         }
 
-    def charge(self, round: int, bytes_up: int, bytes_down: int) -> None:
+    def charge(self, round: int | None, ledger: Ledger) -> None:
         """The replies of a round have left: note what the training has cost up to here."""
         if self._open and self._open[-1].round == round:
-            self._open[-1].bytes_up, self._open[-1].bytes_down = bytes_up, bytes_down
+            self._open[-1].bytes_up = ledger.training_bytes("received")
+            self._open[-1].bytes_down = ledger.training_bytes("sent")
 
     def capture(self, round: int, copy: Callable[[], Any]) -> None:
         """The active party's updates on a round are done: keep its models for the judgement."""

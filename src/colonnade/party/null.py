@@ -58,11 +58,12 @@ class Template:
     def packed(self, exchange: Exchange) -> Packed:
         """The tensor of an exchange; a plain one is always the same."""
         rows = len(exchange.rows)
-        if rows not in self._packed:
+        found = self._packed.get(rows)
+        if found is None:
             self._made[rows] = _values((rows, self._width), self._dtype)
-            self._packed[rows] = plain().encode(self._made[rows])
+            found = self._packed[rows] = plain().encode(self._made[rows])
         if self._encoder is None:
-            return self._packed[rows]
+            return found
         return self._encoder.encode(self._made[rows], Occasion(exchange.round, exchange.rows))
 
 

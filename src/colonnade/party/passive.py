@@ -42,6 +42,7 @@ class Passive:
         self.view = setup.view(Role.PASSIVE)
         self.holds = self.method.local.holds(Role.PASSIVE)
         self.yields = self.method.local.yields(Role.PASSIVE)
+        self.reports = self.method.local.reports
         between = self.method.window.most > 1 or not self.holds
         self.stashes = between and not self.method.version.recomputes()
         """Whether updates may come between an embedding and its reply."""
@@ -85,7 +86,7 @@ class Passive:
             self.replies.append(exchange)
             self.view.replies += 1
             self.method.window.on_signal(self.view, message.signal)
-        elif isinstance(message, Status) and self.method.local.reports:
+        elif isinstance(message, Status) and self.reports:
             self.view.agreed = believable(self.active, message)
         elif isinstance(message, Evaluate):
             self.learner.settle(message.best, message.judged)
@@ -147,7 +148,7 @@ class Passive:
         view.actions.append((self.world.now(), "send", exchange.round))
         view.sent += 1
         view.in_flight_max = max(view.in_flight_max, view.in_flight)
-        if self.method.local.reports:
+        if self.reports:
             status = Status(exchange.round, self.method.local.expected(view))
             await self.world.send(self.active, status)
         await self.world.send(self.active, Embedding(exchange.round, packed))

@@ -51,8 +51,9 @@ class Everyone:
 
     def turn(self, view: View) -> Turn | None:
         """All passives, once they have sent this round."""
-        if min(view.arrived.values()) < view.round:
-            return None
+        for newest in view.arrived.values():
+            if newest < view.round:
+                return None
         return view.round, tuple(view.arrived)
 
     def expected(self, view: View) -> int | None:

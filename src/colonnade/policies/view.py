@@ -133,6 +133,8 @@ class View:
     @property
     def completing(self) -> int | None:
         """The round that the next fresh update completes; None where it takes more than one."""
+        if self.per_round == 1:
+            return self.fresh
         round, missing = divmod(self.fresh + 1, self.per_round)
         return None if missing else round - 1
 
