@@ -147,7 +147,7 @@ class Active:
         elif over and not self.evaluations.pending:
             self.reason = self.reason or "end"
             return True
-        elif not over and (turn := self.method.quorum.turn(view)) is not None:
+        elif not over and self.inbox and (turn := self.method.quorum.turn(view)) is not None:
             await self._aggregate(*turn)
         elif not self.holds and not over and (exchange := local.next(view)) is not None:
             await self._update_locally(exchange)

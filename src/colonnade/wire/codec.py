@@ -80,11 +80,11 @@ class Codec:
         self._outgoing.clear()
         header = self._encode(message)
         assert len(header) <= HEADER_BYTES_MAX
-        parts: list[bytes | memoryview] = [b"", header]
         if len(self._outgoing) == 1 and self._outgoing[0].nbytes:
             (payload,) = self._outgoing
             prefix = _PREFIX.pack(MAGIC, VERSION, message.KIND, len(header), payload.nbytes)
             return bytearray().join((prefix, header, _PADDING[: -len(header) % ALIGN], payload))
+        parts: list[bytes | memoryview] = [b"", header]
         size = 0
         for view in self._outgoing:
             if view.nbytes:

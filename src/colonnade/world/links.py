@@ -42,6 +42,8 @@ class Trace:
 
     def next_change(self, ns: int) -> int | None:
         """The first instant after `ns` at which another value holds."""
+        if len(self.values) == 1:
+            return None
         index = bisect_right(self.times_ns, ns)
         return self.times_ns[index] if index < len(self.times_ns) else None
 
@@ -108,12 +110,13 @@ class Pipe:
 
     def arrival(self, sender: str, to: str, kind: str, size: int, now_ns: int) -> int | None:
         """When a message sent now arrives; None when it is lost. Messages stay in order."""
-        verdict = self._judge(sender, to, kind, now_ns)
-        self._count += 1
-        if isinstance(verdict, Drop):
-            return None
-        if isinstance(verdict, Deliver):
-            return now_ns + verdict.delay_ns
+        if self.rules:
+            verdict = self._judge(sender, to, kind, now_ns)
+            self._count += 1
+            if isinstance(verdict, Drop):
+                return None
+            if isinstance(verdict, Deliver):
+                return now_ns + verdict.delay_ns
         left_ns = now_ns
         if self.bandwidth is not None:
             left_ns = self._free_ns = self._transmitted(max(now_ns, self._free_ns), size * 8)
@@ -124,8 +127,6 @@ class Pipe:
         return self._last_arrival_ns
 
     def _judge(self, sender: str, to: str, kind: str, now_ns: int) -> Verdict:
-        if not self.rules:
-            return Pass()
         envelope = Envelope(sender, to, kind, self._count, now_ns)
         for rule in self.rules:
             verdict = rule(envelope)

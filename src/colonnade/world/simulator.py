@@ -134,7 +134,8 @@ class Simulator:
         try:
             for name in programs:
                 self.wake_at(0, self.worlds[name])
-            while len(results) < len(programs):
+            count = len(programs)
+            while len(results) < count:
                 if not heap:
                     raise DeadlockError(self._deadlock(set(programs) - set(results)))
                 if should_stop is not None and should_stop():
