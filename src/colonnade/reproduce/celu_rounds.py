@@ -25,6 +25,7 @@ from colonnade.comparison import compare
 from colonnade.job.files import load
 from colonnade.job.records import Job
 from colonnade.reproduce import Reproduction, Say
+from colonnade.track.table import show_found
 from colonnade.trials import Task, Trial, train_all
 
 Setting = tuple[str, float]
@@ -207,14 +208,7 @@ def _changes(method: str, rounds: dict[str, Rounds]) -> list[str]:
 
 
 def _spread(found: Rounds) -> str:
-    hits = [rounds for rounds in found if rounds is not None]
-    if not hits:
-        return "missed"
-    mean = sum(hits) / len(hits)
-    deviation = (sum((r - mean) ** 2 for r in hits) / max(1, len(hits) - 1)) ** 0.5
-    missed = f" ({len(hits)}/{len(found)})" if len(hits) < len(found) else ""
-    spread = f" ± {deviation:.0f}" if len(hits) > 1 else ""
-    return f"{mean:.0f}{spread}{missed}"
+    return show_found(found, "{:.0f}".format)
 
 
 def _change(ours: Rounds, theirs: Rounds) -> str:

@@ -27,7 +27,7 @@ from colonnade.comparison import Comparison
 from colonnade.job.files import with_sets
 from colonnade.job.records import Job, Party, Top, Train
 from colonnade.reproduce import Reproduction, Say
-from colonnade.track.table import show_spread, spread
+from colonnade.track.table import show_found, show_spread, spread
 from colonnade.trials import Task, Trial, train_all
 from colonnade.units import show_bytes
 
@@ -277,8 +277,4 @@ def _fewer(costs: list[float | None], plain: list[float | None]) -> float | None
 
 
 def _mean(values: list[float | None], show: Any) -> str:
-    known = [value for value in values if value is not None]
-    mean, deviation = spread(known)
-    if mean is None or deviation is None:
-        return "missed"
-    return show_spread(mean, deviation, show, len(known), len(known))
+    return show_found([value for value in values if value is not None], show)

@@ -20,6 +20,7 @@ from colonnade.comparison import Comparison, compare
 from colonnade.job.files import load
 from colonnade.job.records import Job
 from colonnade.reproduce import Reproduction, Say
+from colonnade.track.table import show_found
 
 PAPER = {
     ("parallel", 1): 46,
@@ -141,13 +142,4 @@ def _table(
 
 
 def _cell(found: list[int | None] | None) -> str:
-    if found is None:
-        return "–"
-    hits = [rounds for rounds in found if rounds is not None]
-    if not hits:
-        return "missed"
-    mean = sum(hits) / len(hits)
-    deviation = (sum((r - mean) ** 2 for r in hits) / max(1, len(hits) - 1)) ** 0.5
-    missed = f" ({len(hits)}/{len(found)})" if len(hits) < len(found) else ""
-    spread = f" ± {deviation:.0f}" if len(hits) > 1 else ""
-    return f"{mean:.0f}{spread}{missed}"
+    return "–" if found is None else show_found(found, "{:.0f}".format)

@@ -27,7 +27,7 @@ from colonnade.comparison import Comparison
 from colonnade.data.speeds import costs_under, cpu_loads
 from colonnade.job.records import Compute, Costs, Job, Link, Network, Party, Train
 from colonnade.reproduce import Reproduction, Say
-from colonnade.track.table import show_spread, spread
+from colonnade.track.table import show_found
 from colonnade.trials import Task, Trial, train_all
 
 UNIT_NS = 10_000_000
@@ -213,16 +213,15 @@ def _means(trials: Sequence[Trial], say: Say) -> dict[str, float]:
 
 def _cells(trials: Sequence[Trial]) -> list[str]:
     """Time in units, rounds, how many seeds reached the target, and updates in a round."""
-    cells, reached = [], 0
+    cells = []
     for name, scale in (("time_to_target_s", 1e9 / UNIT_NS), ("rounds_to_target", 1.0)):
         known = [figure for figure in (trial.figure(name) for trial in trials) if figure]
-        mean, deviation = spread([scale * figure for figure in known])
-        reached = len(known)
-        if mean is None or deviation is None:
-            return ["missed", "missed", f"0/{len(trials)}", "–"]
-        cells.append(show_spread(mean, deviation, "{:.0f}".format, reached, reached))
+        cells.append(show_found([scale * figure for figure in known], "{:.0f}".format))
+    reached = f"{len(known)}/{len(trials)}"
+    if not known:
+        return [*cells, reached, "–"]
     summary = next(trial.summary for trial in trials if trial.summary and not trial.bad)
     counts = [summary["updates"][name] for name in (*UPDATES, "server")]
     per_round = [(each["fresh"] + each["local"]) / each["fresh"] for each in counts]
     shown = " ".join(f"{count:.3g}" for count in per_round)
-    return [*cells, f"{reached}/{len(trials)}", shown]
+    return [*cells, reached, shown]

@@ -24,7 +24,7 @@ from colonnade.comparison import Comparison
 from colonnade.job.files import load
 from colonnade.job.records import Job
 from colonnade.reproduce import Reproduction, Say, slow_network
-from colonnade.track.table import COSTS, show_spread, spread
+from colonnade.track.table import COSTS, show_found, show_spread, spread
 from colonnade.trials import Task, Trial, train_all
 from colonnade.units import show_seconds
 
@@ -173,16 +173,12 @@ def _rows(group: Group, best: Group | None, paper: dict[str, str]) -> list[list[
     rows = []
     for method, trials in group.trials.items():
         known = [t for t in (trial.figure("time_to_target_s") for trial in trials) if t]
-        mean, deviation = spread(known)
-        time = "missed"
-        if mean is not None and deviation is not None:
-            time = show_spread(mean, deviation, show_seconds, len(known), len(known))
         rows.append(
             [
                 group.model,
                 group.rate,
                 method,
-                time,
+                show_found(known, show_seconds),
                 _epochs(trials),
                 f"{len(known)}/{len(trials)}",
                 _accuracy(trials),

@@ -89,6 +89,19 @@ def show_spread(
     return text if count == total else f"{text} ({count}/{total})"
 
 
+def show_found(values: Sequence[float | None], show: Callable[[float], str]) -> str:
+    """Mean and deviation of the runs that have a figure, and how many of all these are.
+
+    >>> show_found([134.0, None, 136.0], show_seconds), show_found([None], show_seconds)
+    ('135 s ± 1 (2/3)', 'missed')
+    """
+    known = [value for value in values if value is not None]
+    mean, deviation = spread(known)
+    if mean is None or deviation is None:
+        return "missed"
+    return show_spread(mean, deviation, show, len(known), len(values))
+
+
 def _blank() -> Table:
     from rich import box
     from rich.table import Table

@@ -1,0 +1,39 @@
+"""What a party does not take from another."""
+
+from __future__ import annotations
+
+import pytest
+
+from colonnade import PartyError, simulate
+from tests.small import small
+
+
+def test_a_tensor_of_the_wrong_shape_is_refused(monkeypatch):
+    from colonnade.compress import plain
+    from colonnade.party.torch_passive import TorchPassive
+
+    case = small(2, rounds=3)
+    monkeypatch.setattr(
+        TorchPassive, "pack", lambda self, forward: plain().encode(forward.forward.embedding[:-1])
+    )
+    with pytest.raises(PartyError, match=r"p0 sent a tensor of shape \(7, 4\) where \(8, 4\)"):
+        simulate(case.job, case.data, case.modules)
+
+
+def test_a_party_that_sends_ahead_of_its_window_is_refused(monkeypatch):
+    from colonnade.policies.window import Lockstep
+
+    monkeypatch.setattr(Lockstep, "may_send", lambda self, view: view.in_flight < 3)
+    case = small(3, rounds=5)
+    with pytest.raises(PartyError, match="lets 1 be in flight"):
+        simulate(case.job, case.data, case.modules)
+
+
+def test_another_job_is_refused_before_any_data(monkeypatch):
+    from colonnade import prepare
+
+    case = small(3, rounds=3)
+    names = iter(["x", "y", "z"])
+    monkeypatch.setattr(prepare, "digest", lambda *_: next(names))
+    with pytest.raises(PartyError, match="has another job"):
+        simulate(case.job, case.data, case.modules)
