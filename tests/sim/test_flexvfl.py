@@ -6,9 +6,11 @@ import msgspec
 import pytest
 import torch
 
-from colonnade import Compute, Costs, JobError, Link, Network, PartyError, simulate
-from colonnade.party.rehearsal import believable
+from colonnade import Compute, Costs, JobError, Link, Network, WireError, simulate
+from colonnade.policies.local import agreed
 from colonnade.policies.step import local_momentum, proximal
+from colonnade.policies.view import Role, View
+from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Status
 from tests.sim.test_cvfl import Algorithm1
 from tests.small import Small, apart, small, with_network
@@ -223,7 +225,14 @@ def test_flexvfl_s_needs_costs_that_are_known():
 
 
 @pytest.mark.parametrize("updates", [0, -3, 10**9])
-def test_a_number_that_cannot_be_meant_is_refused(updates):
-    assert believable("p0", Status(0, 7)) == 7
-    with pytest.raises(PartyError, match="p0 speaks of"):
-        believable("p0", Status(0, updates))
+def test_a_number_that_cannot_be_meant_is_refused_at_the_wire(updates):
+    codec = Codec()
+    with pytest.raises(WireError, match="Status"):
+        codec.decode(codec.encode(Status(0, updates)))
+
+
+def test_what_a_party_offers_can_cross_the_wire():
+    view = View(Role.PASSIVE, 1, 1, 2, update_ns=1)
+    offered = agreed("1h", "max").expected(view)
+    codec = Codec()
+    assert codec.decode(codec.encode(Status(0, offered))) == Status(0, offered)

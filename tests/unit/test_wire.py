@@ -51,7 +51,7 @@ messages = st.one_of(
     st.builds(Embedding, counts, packed()),
     st.builds(Gradient, counts, packed(), st.integers(-1, 1)),
     st.builds(Evaluate, counts, counts, st.booleans(), st.integers(-1, 99), st.integers(-1, 99)),
-    st.builds(Status, counts, counts),
+    st.builds(Status, counts, st.integers(1, 100_000)),
     st.builds(Upload, counts, packed()),
     st.builds(EvaluationEmbedding, counts, st.sampled_from(["train", "test"]), counts, packed()),
     st.builds(

@@ -15,7 +15,7 @@ from colonnade.errors import PartyError
 from colonnade.party.evaluation import Evaluation, Evaluations, Observer
 from colonnade.party.greeting import welcome
 from colonnade.party.learner import ActiveLearner, Aggregate
-from colonnade.party.rehearsal import Uploads, believable, rehearse
+from colonnade.party.opening import Uploads, rehearse
 from colonnade.party.setup import Outcome, Setup
 from colonnade.policies.view import Exchange, Role
 from colonnade.wire.messages import (
@@ -118,7 +118,7 @@ class Active:
             self.view.arrived[sender] = message.round
             self.inbox[sender, message.round] = message.tensor
         elif isinstance(message, Status) and self.method.local.reports:
-            self.view.reported[sender] = believable(sender, message)
+            self.view.reported[sender] = message.updates
         elif isinstance(message, Upload) and sender in self.uploads.missing():
             self.uploads.accept(sender, self.learner.take_upload(sender, message))
         elif isinstance(message, EvaluationEmbedding):

@@ -12,7 +12,7 @@ from functools import partial
 from colonnade.errors import PartyError
 from colonnade.party.greeting import introduce
 from colonnade.party.learner import PassiveLearner, Split
-from colonnade.party.rehearsal import believable, rehearse, upload
+from colonnade.party.opening import rehearse, upload
 from colonnade.party.setup import Outcome, Setup
 from colonnade.policies.view import Exchange, Role
 from colonnade.wire.messages import (
@@ -87,7 +87,7 @@ class Passive:
             self.view.replies += 1
             self.method.window.on_signal(self.view, message.signal)
         elif isinstance(message, Status) and self.reports:
-            self.view.agreed = believable(self.active, message)
+            self.view.agreed = message.updates
         elif isinstance(message, Evaluate):
             self.learner.settle(message.best, message.judged)
             self.evaluations.append(message)

@@ -13,6 +13,9 @@ from typing import Literal
 from colonnade.errors import JobError
 from colonnade.policies.view import Exchange, Role, View
 
+UPDATES_MAX = 100_000
+"""The most updates on an exchange that a party offers to do."""
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -155,4 +158,4 @@ def _newest(view: View) -> Exchange | None:
 
 
 def _fitting(timeout_ns: int, view: View) -> int:
-    return max(1, timeout_ns // view.update_ns) if view.update_ns else 1
+    return min(max(1, timeout_ns // view.update_ns), UPDATES_MAX) if view.update_ns else 1

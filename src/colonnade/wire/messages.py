@@ -8,11 +8,15 @@ only measure it, *control* bytes start and end a job.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
 Purpose = Literal["training", "evaluation", "control"]
+
+
+UPDATES_MAX = 100_000
+"""The most updates on one exchange that a party may speak of."""
 
 
 class Buffer:
@@ -145,7 +149,7 @@ class Status(Message, frozen=True):
     PURPOSE = "training"
     round: int
     """The round of the embedding or reply that follows."""
-    updates: int
+    updates: Annotated[int, msgspec.Meta(ge=1, le=UPDATES_MAX)]
     """From a passive party what it could do; from the active party what all are to do."""
 
 

@@ -9,11 +9,8 @@ from colonnade.errors import PartyError
 from colonnade.party.learner import Learner, PassiveLearner
 from colonnade.party.setup import Setup
 from colonnade.policies.view import View
-from colonnade.wire.messages import Status, Upload
+from colonnade.wire.messages import Upload
 from colonnade.world.base import Work, World
-
-UPDATES_MAX = 100_000
-"""More updates on one exchange than this nobody agrees to."""
 
 
 async def rehearse(
@@ -38,16 +35,6 @@ async def upload(world: World, setup: Setup, learner: PassiveLearner) -> None:
     for start in range(0, setup.plan.rows, setup.plan.batch_size):
         embed = partial(learner.upload, start, setup.plan.batch_size)
         await world.send(active, Upload(start, await world.compute(embed, Work.FORWARD)))
-
-
-def believable(sender: str, status: Status) -> int:
-    """The number of updates that a party speaks of, if it can be meant."""
-    if not 1 <= status.updates <= UPDATES_MAX:
-        raise PartyError(
-            f"{sender} speaks of {status.updates} updates on an exchange: 1 to {UPDATES_MAX} can "
-            "be meant"
-        )
-    return status.updates
 
 
 class Uploads:
