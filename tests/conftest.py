@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 from hypothesis import settings
+
+# gRPC reads this as it is first imported; see colonnade.world.tls.
+os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-PSK-CHACHA20-POLY1305"
 
 # Two threads for each of two test processes on two cores are many times slower than one.
 torch.set_num_threads(1)

@@ -1,0 +1,134 @@
+"""TLS between parties over gRPC, and why a connection was refused.
+
+Both sides show a certificate and verify the other's. TLS 1.3 is the only version spoken.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from colonnade.errors import RequestError
+from colonnade.world.certificate import dns_name, party_of
+from colonnade.world.identity import Identity, load_identity
+from colonnade.world.proxy import proxy_option
+
+__all__ = [
+    "Identity",
+    "channel_credentials",
+    "channel_options",
+    "explain",
+    "load_identity",
+    "party_of",
+    "peer_certificate",
+    "proxy_option",
+    "secure_grpc",
+    "server_credentials",
+]
+
+SUITES_VARIABLE = "GRPC_SSL_CIPHER_SUITES"
+SUITES = "ECDHE-PSK-CHACHA20-POLY1305"
+"""The suites of TLS 1.2 that gRPC may use: one that needs a shared password, which nobody has.
+
+The suites of TLS 1.3 are not subject to this list. So 1.2 cannot be spoken with any certificate.
+"""
+
+_ANOTHER = (
+    "who answers has a certificate, but not that of {0}: look at the address, and at the name of "
+    "the active party in the job"
+)
+_CLOSED = (
+    "{0}, or a relay before it, closed the connection as it began: see whether it accepts this "
+    "party's certificate"
+)
+REASONS = (
+    ("Hostname Verification Check failed", _ANOTHER),
+    ("Peer name", _ANOTHER),
+    ("certificate has expired", "the certificate of {0} has expired: {0} must renew it"),
+    ("not yet valid", "the certificate of {0} is not valid yet: look at the clocks of both hosts"),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "the certificate of {0} is not of an authority trusted here: {0} must use one that is, or "
+        "its authority must be added here",
+    ),
+    (
+        "HTTP proxy returned response code 407",
+        "the proxy wants a user and a password: set HTTPS_PROXY=http://user:password@host:port",
+    ),
+    (
+        "HTTP proxy returned",
+        "the proxy refused to connect to {0}: ask who runs it to allow the address",
+    ),
+    ("Socket closed", _CLOSED),
+    ("Connection reset", _CLOSED),
+    ("Connection refused", "nobody listens at the address of {0}: see whether {0} has started"),
+)
+"""Why a connection did not come about: a part of what gRPC says, and what it means."""
+
+
+def secure_grpc() -> Any:
+    """Import gRPC so that it speaks TLS 1.3 only, and return it.
+
+    gRPC has no setting for this, but reads a list of suites as it is first imported.
+    """
+    if "grpc" in sys.modules and os.environ.get(SUITES_VARIABLE) != SUITES:
+        raise RequestError(
+            "gRPC was imported before and may speak TLS 1.2: import it later, or set "
+            f"{SUITES_VARIABLE}={SUITES} in the environment"
+        )
+    os.environ[SUITES_VARIABLE] = SUITES
+    import grpc
+
+    return grpc
+
+
+def server_credentials(identity: Identity) -> Any:
+    """Credentials with which the active party listens; a client must show a certificate."""
+    return secure_grpc().ssl_server_credentials(
+        [(identity.key, identity.certificate)],
+        root_certificates=identity.authority,
+        require_client_auth=True,
+    )
+
+
+def channel_credentials(identity: Identity) -> Any:
+    """Credentials with which a passive party dials."""
+    return secure_grpc().ssl_channel_credentials(
+        root_certificates=identity.authority,
+        private_key=identity.key,
+        certificate_chain=identity.certificate,
+    )
+
+
+def channel_options(active: str, server_name: str | None = None) -> list[tuple[str, str]]:
+    """Options of a channel: which name the active party's certificate must have.
+
+    It does not depend on the address that is dialled, so IP addresses, forwarded ports and
+    relays work. `server_name` is a DNS name in the active party's certificate, where that is of a
+    company's own authority.
+
+    >>> channel_options("bank")
+    [('grpc.ssl_target_name_override', 'bank.colonnade.internal')]
+    """
+    return [("grpc.ssl_target_name_override", server_name or dns_name(active))]
+
+
+def peer_certificate(auth_context: Mapping[str, Iterable[bytes]]) -> bytes | None:
+    """The certificate that a client has shown and gRPC has verified, for `party_of`.
+
+    >>> peer_certificate({"x509_pem_cert": [b"-----BEGIN"]})
+    b'-----BEGIN'
+    """
+    return next(iter(auth_context.get("x509_pem_cert", ())), None)
+
+
+def explain(details: str, active: str) -> str:
+    """Say in a sentence why dialling the active party failed, from what gRPC says of it.
+
+    >>> explain("failed to connect to all addresses; ... Connection refused", "bank")
+    'nobody listens at the address of bank: see whether bank has started'
+    """
+    known = (meaning.format(active) for part, meaning in REASONS if part in details)
+    return next(known, f"{active} cannot be reached: {details}")
