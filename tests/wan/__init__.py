@@ -1,0 +1,1 @@
+"""A wide-area network on one machine: namespaces joined by a relay that delays, paces and loses."""
