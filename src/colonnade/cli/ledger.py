@@ -1,0 +1,293 @@
+"""`colonnade ledger`: what left a party and what entered it, shown and verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from colonnade.cli.options import Json
+from colonnade.errors import FailedError, RequestError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from colonnade.track.chain import Line, Totals, Verified
+    from colonnade.wire.ledger import Entry
+
+    Reconciled = Mapping[str, Sequence[str]]
+
+T = TypeVar("T")
+CHAIN = "ledger.chain"
+AT_NS_MAX = 2**62
+
+
+def ledger(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run folder, or a file named ledger.chain.")
+    ],
+    as_json: Json = False,
+    messages: Annotated[
+        bool,
+        typer.Option("--messages", help="Print every entry too; with --json one on each line."),
+    ] = False,
+) -> None:
+    """Show what left each party and what entered it, and verify the chain that says so.
+
+    Example: colonnade ledger runs/telco
+    """
+    from colonnade.cli import screen
+
+    files = _chain_files(run)
+    if not files:
+        _show_counts(run, as_json, messages)
+        return
+    parties: dict[str, Verified] = {}
+    for path in files:
+        found = _verified(path, _printer(as_json) if messages else None)
+        if found.party in parties:
+            other = parties[found.party].path
+            raise FailedError(f"{path} and {other} are both of {_safe(found.party)}")
+        parties[found.party] = found
+    if as_json and messages:
+        return
+    reconciled = _reconcile(parties) if len(parties) > 1 else _stored(files[0].parent)
+    if as_json:
+        shown = {name: _plain(found) for name, found in parties.items()}
+        screen.show_json({"parties": shown, "reconciled": reconciled})
+    else:
+        _show(parties, reconciled)
+    _judge(reconciled)
+
+
+def _chain_files(run: Path) -> list[Path]:
+    """The chains of a run: one of a party, or one for each party that was launched."""
+    if not run.exists():
+        raise RequestError(f"there is no {run}: name a run folder, or a file {CHAIN}")
+    if run.is_file():
+        return [run]
+    own = run / CHAIN
+    return [own] if own.is_file() else sorted(run.glob(f"parties/*/{CHAIN}"))
+
+
+def _verified(path: Path, each: Callable[[Line], None] | None) -> Verified:
+    from colonnade.track.chain import verify
+
+    found = verify(path, each)
+    if found.fault:
+        raise FailedError(f"the ledger {path} is broken, {found.fault}")
+    if not found.entries:
+        raise RequestError(f"the ledger {path} is empty: the party ended before its first entry")
+    return found
+
+
+def _read_json(path: Path, wanted: type[T]) -> T:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=wanted)
+    except OSError as error:
+        raise RequestError(f"{path} cannot be read: {error.strerror}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RequestError(f"{path} is not what a run writes: {error}") from None
+
+
+def _stored(folder: Path) -> Reconciled:
+    """What a party's own reconciliation said when its job ended, by peer."""
+    path = folder / "reconciliation.json"
+    return _read_json(path, dict[str, list[str]]) if path.exists() else {}
+
+
+def _reconcile(parties: Mapping[str, Verified]) -> Reconciled:
+    """The ends of every link against each other, without what was undone and repeated."""
+    from colonnade.track.chain import reconcile
+
+    said: dict[str, list[str]] = {}
+    for (me, mine), (peer, theirs) in combinations(parties.items(), 2):
+        if mine.job != theirs.job:
+            said[f"{me} and {peer}"] = [f"{me} and {peer} have chains of different jobs"]
+        elif peer in _peers([mine]) or me in _peers([theirs]):
+            ends = (entries_of(mine.standing), me, entries_of(theirs.standing), peer)
+            said[f"{me} and {peer}"] = reconcile(*ends)
+    return said
+
+
+def _peers(parties: Iterable[Verified]) -> set[str]:
+    return {peer for found in parties for peer, _, _ in found.totals}
+
+
+def _judge(reconciled: Reconciled) -> None:
+    """Ends that differ are an exit code."""
+    count = sum(len(sentences) for sentences in reconciled.values())
+    if count:
+        noun = "count" if count == 1 else "counts"
+        raise FailedError(
+            f"two ends of a link differ in {count} {noun}: compare their chains with --messages"
+        )
+
+
+def entries_of(totals: Totals) -> list[Entry]:
+    """Totals of a chain as rows of a ledger, in a fixed order.
+
+    >>> entries_of({("bank", "sent", "Finish"): (1, 40)})[0]["purpose"]
+    'control'
+    """
+    from colonnade.wire.ledger import Entry
+    from colonnade.wire.messages import MESSAGES
+
+    purposes = {message.__name__: message.PURPOSE for message in MESSAGES.values()}
+    return [
+        Entry(
+            peer=peer,
+            direction=way,
+            kind=kind,
+            purpose=purposes.get(kind, "control"),
+            messages=messages,
+            bytes=size,
+        )
+        for (peer, way, kind), (messages, size) in sorted(totals.items())
+    ]
+
+
+def _safe(text: str) -> str:
+    from colonnade.track.chain import printable
+
+    return printable(text)
+
+
+def _sum(totals: Totals) -> tuple[int, int]:
+    return sum(m for m, _ in totals.values()), sum(size for _, size in totals.values())
+
+
+def _repeated(found: Verified) -> tuple[int, int]:
+    (messages, size), (stood, stood_bytes) = _sum(found.totals), _sum(found.standing)
+    return messages - stood, size - stood_bytes
+
+
+def _left_out(found: Verified) -> int:
+    return found.entries - 1 - _sum(found.totals)[0] - len(found.notes)
+
+
+def _plain(found: Verified) -> dict[str, Any]:
+    import msgspec
+
+    messages, size = _repeated(found)
+    return {
+        "file": str(found.path),
+        "job": found.job,
+        "entries": found.entries,
+        "head": found.head,
+        "torn_bytes": len(found.torn),
+        "ledger": entries_of(found.totals),
+        "standing": entries_of(found.standing),
+        "repeated": {"messages": messages, "bytes": size},
+        "notes": msgspec.to_builtins(list(found.notes)),
+        "notes_left_out": _left_out(found),
+    }
+
+
+def _show(parties: Mapping[str, Verified], reconciled: Reconciled) -> None:
+    from colonnade.cli import screen
+
+    for name, found in parties.items():
+        screen.show(f"{_safe(name)}, job {_safe(found.job)[:12]}\n")
+        screen.show(_table(entries_of(found.totals)))
+        screen.show("\n".join(["", *_remarks(found), ""]))
+    for peer in sorted(_peers(parties.values()) - parties.keys() - reconciled.keys()):
+        screen.show(f"not reconciled with {_safe(peer)}, which left no chain here")
+    for peer, sentences in reconciled.items():
+        screen.show(
+            f"reconciliation, {_safe(peer)}: {_safe('; '.join(sentences)) or 'no difference'}"
+        )
+    for name, found in parties.items():
+        whose = f"{_safe(name)} " if len(parties) > 1 else ""
+        screen.show(f"{whose}verified: {found.entries:,} entries, head {found.head}")
+
+
+def _remarks(found: Verified) -> Iterable[str]:
+    if _left_out(found):
+        yield f"{_left_out(found):,} earlier notes are in {found.path}"
+    for line in found.notes:
+        yield f"{_when(line.at)}  {_safe(line.note or '')}"
+    messages, size = _repeated(found)
+    if messages:
+        yield (
+            f"undone by a return to a checkpoint, and repeated: {messages:,} of these messages, "
+            f"{size:,} bytes"
+        )
+    if found.torn:
+        yield f"the last line was never finished: {len(found.torn):,} bytes of it do not count"
+
+
+def _table(entries: Sequence[Entry]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    for heading in ("peer", "direction", "kind", "purpose"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("messages", "bytes"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for entry in entries:
+        names = (entry["peer"], entry["direction"], entry["kind"], entry["purpose"])
+        counts = (entry["messages"], entry["bytes"])
+        table.add_row(*map(_safe, names), *(f"{count:,}" for count in counts))
+    for way in ("sent", "received"):
+        rows = [entry for entry in entries if entry["direction"] == way]
+        messages, size = (sum(row["messages"] for row in rows), sum(row["bytes"] for row in rows))
+        table.add_row("all", way, "", "", f"{messages:,}", f"{size:,}", style="bold")
+    return table
+
+
+def _show_counts(folder: Path, as_json: bool, messages: bool) -> None:
+    """A simulation: everything happened in one process, so that there is nothing to prove."""
+    from colonnade.cli import screen
+    from colonnade.wire.ledger import Entry
+
+    path = folder / "ledger.json"
+    if not path.exists():
+        raise RequestError(f"{folder} has neither {CHAIN} nor ledger.json: is it a run folder?")
+    if messages:
+        raise RequestError(f"{folder} has counts only: a simulation keeps no chain of messages")
+    parties = _read_json(path, dict[str, list[Entry]])
+    if as_json:
+        shown = {name: {"ledger": entries} for name, entries in parties.items()}
+        screen.show_json({"parties": shown, "reconciled": {}})
+        return
+    for name, entries in parties.items():
+        screen.show(f"{_safe(name)}\n")
+        screen.show(_table(entries))
+        screen.show("")
+    screen.show("counts of a simulation, which keeps no chain: nothing to verify")
+
+
+def _when(at_ns: int) -> str:
+    import numpy as np
+
+    return str(np.datetime64(max(0, min(at_ns, AT_NS_MAX)), "ns").astype("datetime64[ms]"))
+
+
+def _printer(as_json: bool) -> Callable[[Line], None]:
+    """Prints entries as they are read; each says whose it is, for there may be several chains."""
+    import json
+
+    import msgspec
+
+    party = ""
+
+    def show(line: Line) -> None:
+        nonlocal party
+        party = line.party if line.n == 0 else party
+        if as_json:
+            print(json.dumps(msgspec.to_builtins(line) | {"party": party}))
+            return
+        text = line.note if line.note is not None else f"chain of job {line.job}"
+        if line.way is not None:
+            round = "" if line.round in (None, -1) else f" round {line.round}"
+            text = f"{line.way} {line.peer} {line.kind}{round} {line.bytes:,} bytes"
+        print(f"{_safe(party)} {line.n} {_when(line.at)} {_safe(text)}")
+
+    return show
