@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from colonnade import Compute, Costs, Job, JobError, Link, Network, Party, Top, Train
 from colonnade.job import (
+    Limits,
+    Recovery,
+    Timeouts,
     apply_sets,
     builtin_names,
     builtin_text,
@@ -20,7 +23,6 @@ from colonnade.job import (
     loads,
     to_tables,
 )
-from colonnade.job.digest import digest
 from colonnade.units import duration_ns, rate_bits, show_bytes, show_seconds
 
 
@@ -46,6 +48,7 @@ parties = st.builds(
     columns=st.lists(st.text(max_size=8), max_size=3),
     model=st.fixed_dictionaries({"name": st.just("mlp"), "embedding": st.integers(1, 64)}),
     seed=st.none() | st.integers(0, 99),
+    width=st.none() | st.integers(1, 99),
 )
 
 
@@ -68,6 +71,17 @@ def jobs(draw):
         network=Network(link=draw(links), overrides={"p1": draw(links)}),
         compute=Compute(costs=draw(costs), overrides={"p0": draw(costs)}),
         top=draw(st.builds(Top, hidden=st.lists(st.integers(1, 9), max_size=2))),
+        limits=draw(st.builds(Limits, queue_bytes=st.integers(1024, 2**40))),
+        timeouts=draw(st.builds(Timeouts, silence=st.sampled_from(["20s", "1.5s", "299s"]))),
+        recovery=draw(
+            st.builds(
+                Recovery,
+                keep=st.integers(2, 9),
+                on_stop=st.sampled_from(["wait", "stop"]),
+                on_disk_fault=st.sampled_from(["go_on", "stop"]),
+                restarts=st.integers(0, 9),
+            )
+        ),
     )
 
 
@@ -109,6 +123,18 @@ def test_any_job_survives_the_round_trip(job):
         ("top.kind=sum", r"top\.kind"),
         ("top.module=a:b", r"set top\.kind = 'module'"),
         ("limits.message_bytes=1", "at least 1024"),
+        ("limits.queue_bytes=1", "at least 1024"),
+        ("parties.lab.width=0", r"parties\.lab\.width is 0: it must be 1 or more"),
+        ("parties.clinic.width=-1", "must be 0 or more"),
+        ("timeouts.join=0s", r"timeouts\.join is 0"),
+        ("timeouts.join=soon", r"timeouts\.join: 'soon' is not a duration"),
+        ("timeouts.stall=5", r"timeouts\.stall: .*write a quantity with its unit"),
+        ("timeouts.silence=5min", "make absence the longer one"),
+        ("timeouts.slience=5s", "did you mean 'silence'"),
+        ("recovery.keep=1", "must be 2 or more"),
+        ("recovery.restarts=-1", "must be 0 or more"),
+        ("recovery.on_stop=sulk", r"recovery\.on_stop"),
+        ("recovery.on_disk_fault=wait", r"recovery\.on_disk_fault"),
         ("seed", "write --set table.key=value"),
         ("name.x=1", "reaches nothing"),
     ],
@@ -120,6 +146,15 @@ def test_wrong_settings_get_a_sentence(setting, words):
     with pytest.raises(JobError, match=words) as error:
         load("digits", [setting])
     assert "\n" not in str(error.value)
+
+
+def test_set_reaches_timeouts_recovery_and_limits():
+    sets = ["timeouts.silence=5s", "recovery.on_stop=stop", "limits.queue_bytes=4096"]
+    job = load("digits", [*sets, "parties.clinic.width=0"])
+    assert (job.timeouts.ns("silence"), job.timeouts.ns("absence")) == (5 * 10**9, 300 * 10**9)
+    assert (job.recovery.on_stop, job.limits.queue_bytes) == ("stop", 4096)
+    assert job.parties["clinic"].width == 0
+    assert loads(dumps(job)) == job
 
 
 def test_stop_needs_a_target():
@@ -193,32 +228,6 @@ def test_paths_are_relative_to_the_job_file(tmp_path):
     assert job.parties["a"].table == str(tmp_path / "a.csv")
     assert job.parties["a"].label == "y"
     assert job.parties["b"].table == str(tmp_path / "b.npy")
-
-
-def test_the_digest_covers_what_parties_agree_on_and_nothing_else():
-    base = load("digits")
-    widths = {"lab": 16}
-
-    def of(*sets, composition=None, widths=widths):
-        return digest(load("digits", sets), composition or {}, widths)
-
-    common = digest(base, {}, widths)
-    for agreed in ("train.batch_size=7", "train.checkpoint_every=5", "top.hidden=[3]", "seed=4"):
-        assert of(agreed) != common, agreed
-    assert of(composition={"local": "repeat(updates=2)"}) != common
-    assert of(widths={"lab": 8}) != common
-    for private in (
-        "parties.lab.optimizer.lr=9",
-        "parties.lab.view=left",
-        "parties.lab.model.hidden=[9]",
-        "parties.lab.seed=4",
-        "parties.lab.device=cuda",
-        "network.latency=1s",
-        "compute.forward=1s",
-        "name=other",
-        "top.optimizer={name='sgd', lr=3}",
-    ):
-        assert of(private) == common, private
 
 
 @given(st.integers(0, 10**15))

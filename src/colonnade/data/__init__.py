@@ -3,6 +3,7 @@
 from colonnade.data.assemble import assemble
 from colonnade.data.batches import BatchPlan, Permutation, held_out
 from colonnade.data.named import Dataset, load
+from colonnade.data.one_party import Part, assemble_party
 from colonnade.data.preprocess import Preprocessor
 from colonnade.data.vertical import Columns, Labels, VerticalData, vertical
 
@@ -11,10 +12,12 @@ __all__ = [
     "Columns",
     "Dataset",
     "Labels",
+    "Part",
     "Permutation",
     "Preprocessor",
     "VerticalData",
     "assemble",
+    "assemble_party",
     "held_out",
     "load",
     "vertical",

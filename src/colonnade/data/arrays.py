@@ -40,7 +40,7 @@ def read_array(path: str | Path) -> npt.NDArray[Any]:
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"there is no file {path}: check the path in the job")
+        raise DataError(f"there is no file {path}: check its path in the job or the party file")
     try:
         array = _read_npy(path) if path.suffix == ".npy" else _read_idx(path)
     except (OSError, EOFError, ValueError, zlib.error) as error:

@@ -24,10 +24,10 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class FileRows:
     """One party's rows from one set of files, in their final order.
 
-    >>> Part(name="bank", count=2, labels=None).ids is None
+    >>> FileRows(name="bank", count=2, labels=None).ids is None
     True
     """
 
@@ -40,7 +40,7 @@ class Part:
     """In ascending order; None for rows that only their place identifies."""
 
 
-def read_part(name: str, party: Party, label: str | None, *, test: bool = False) -> Part:
+def read_rows(name: str, party: Party, label: str | None, *, test: bool = False) -> FileRows:
     """Read a party's own rows, or those held out; `label` is the active party's label column."""
     table = party.table_test if test else party.table
     if table is not None and not is_array(table):
@@ -59,7 +59,7 @@ def read_part(name: str, party: Party, label: str | None, *, test: bool = False)
         )
     if features is not None and labels is not None and len(features) != len(labels):
         raise unequal("rows", name, len(features), "its label file", len(labels))
-    return Part(name, len(counted), features, labels)
+    return FileRows(name, len(counted), features, labels)
 
 
 def _array_features(name: str, party: Party, path: str) -> Array:
@@ -97,7 +97,7 @@ def _no_label(name: str, field: str) -> DataError:
     )
 
 
-def _from_table(name: str, party: Party, label: str | None, path: str) -> Part:
+def _from_table(name: str, party: Party, label: str | None, path: str) -> FileRows:
     if party.view is not None:
         raise DataError(f"{name} has a view but {path} is a table: use columns instead of view")
     if party.id is None:
@@ -119,7 +119,7 @@ def _from_table(name: str, party: Party, label: str | None, path: str) -> Part:
     own = [column for column in (label, party.sample_weight) if active and column is not None]
     chosen = _chosen(name, party, label, file)
     table, ids = by_id(file.read([party.id, *chosen, *own]), party.id, path)
-    return Part(
+    return FileRows(
         name=name,
         count=len(ids),
         features=table.select(chosen) if chosen else None,
@@ -170,8 +170,8 @@ def label_at_passive(name: str, label: str | None) -> DataError:
     )
 
 
-def check_aligned(parts: Sequence[Part]) -> int:
-    """Check that all parties hold the same rows in the same order, and return how many."""
+def check_aligned(parts: Sequence[FileRows]) -> None:
+    """Check that all parties hold the same rows in the same order."""
     by_ids = [part for part in parts if part.ids is not None]
     by_place = [part for part in parts if part.ids is None]
     if by_ids and by_place:
@@ -179,16 +179,15 @@ def check_aligned(parts: Sequence[Part]) -> int:
             f"{by_ids[0].name} has its rows by id and {by_place[0].name} has an array in file "
             "order, so they cannot be matched: give tables with ids to all parties, or arrays"
         )
-    first = parts[0]
     for part in parts[1:]:
+        first = parts[0]
         if part.count != first.count:
             raise unequal("rows", first.name, first.count, part.name, part.count)
         if part.ids is not None and not part.ids.equals(first.ids):
             raise _different_ids(first, part)
-    return first.count
 
 
-def _different_ids(first: Part, second: Part) -> DataError:
+def _different_ids(first: FileRows, second: FileRows) -> DataError:
     alone = pc.filter(first.ids, pc.invert(pc.is_in(first.ids, value_set=second.ids)))
     return DataError(
         f"different ids: {first.name} has the row '{alone[0].as_py()}' and {second.name} does not "

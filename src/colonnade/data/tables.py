@@ -50,7 +50,9 @@ class TableFile:
                 "or an array in .npy or idx"
             )
         if not self.path.is_file():
-            raise DataError(f"there is no file {self.path}: check the path in the job")
+            raise DataError(
+                f"there is no file {self.path}: check its path in the job or the party file"
+            )
         try:
             self._file = ds.dataset(str(self.path), format=_format(_FORMATS[suffix], text))
         except (pa.ArrowException, OSError, ValueError) as error:

@@ -74,6 +74,8 @@ class VerticalData:
     task: Task
     classes: int
     """The number of classes: 2 for a binary task, 1 for regression."""
+    fingerprint: str = ""
+    """Of the rows and their order, as every party would work it out; empty for arrays in memory."""
 
     def __post_init__(self) -> None:
         _equal_counts("training rows", "labels", len(self.labels.train), self._counts("train"))

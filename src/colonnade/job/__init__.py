@@ -11,7 +11,19 @@ from colonnade.job.files import (
     to_tables,
     with_sets,
 )
-from colonnade.job.records import Compute, Costs, Job, Limits, Link, Network, Party, Top, Train
+from colonnade.job.records import (
+    Compute,
+    Costs,
+    Job,
+    Limits,
+    Link,
+    Network,
+    Party,
+    Recovery,
+    Timeouts,
+    Top,
+    Train,
+)
 
 __all__ = [
     "Compute",
@@ -21,6 +33,8 @@ __all__ = [
     "Link",
     "Network",
     "Party",
+    "Recovery",
+    "Timeouts",
     "Top",
     "Train",
     "apply_sets",

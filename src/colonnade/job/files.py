@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 
 from colonnade.errors import JobError, nearest
-from colonnade.job import records
+from colonnade.job.reading import anchor, convert, read_toml
 from colonnade.job.records import Compute, Costs, Job, Link, Network
 
 _SPLIT = {"network": ("link", Network, Link), "compute": ("costs", Compute, Costs)}
@@ -22,9 +21,6 @@ _BEGUN: dict[str, dict[str, Any]] = {
     "optimizer": {"name": "sgd", "lr": 0.1},
 }
 """What a party has without such a table, for a `--set` that changes a part of it."""
-_UNKNOWN = re.compile(r"^Object contains unknown field `(?P<key>.+?)`(?: - at `\$\.?(?P<at>.*)`)?$")
-_QUANTITIES = re.compile(r"^(network|compute)\b")
-_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<at>.*)`)?$", re.DOTALL)
 
 
 def builtin_names() -> list[str]:
@@ -55,7 +51,6 @@ def load(
     path = Path(source)
     if path.suffix == ".toml" or path.is_file():
         tables = _read(path)
-        _anchor_paths(tables, path.resolve().parent)
     else:
         tables = tomllib.loads(builtin_text(str(source)))
     if method is not None:
@@ -67,32 +62,13 @@ def load(
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise JobError(
-            f"there is no job file {path}: give a TOML file or a built-in job "
-            f"({', '.join(builtin_names())})"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"the job file {path} cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise JobError(f"the job file {path} is not valid TOML: {error}") from None
-
-
-def _anchor_paths(tables: dict[str, Any], folder: Path) -> None:
-    """File names in a job are relative to the job file, not to where the command runs."""
-    from colonnade.data.arrays import is_array
-
+    tables = read_toml(
+        path, "job file", f"give a TOML file or a built-in job ({', '.join(builtin_names())})"
+    )
     parties = tables.get("parties")
     for party in parties.values() if isinstance(parties, dict) else ():
-        if not isinstance(party, dict):
-            continue
-        for field in ("table", "table_test", "label", "label_test"):
-            value = party.get(field)
-            is_file = field.startswith("table") or (isinstance(value, str) and is_array(value))
-            if isinstance(value, str) and is_file:
-                party[field] = str(folder / value)
+        anchor(party, path.resolve().parent)
+    return tables
 
 
 def parse_value(text: str) -> Any:
@@ -155,12 +131,7 @@ def from_tables(tables: Mapping[str, Any]) -> Job:
     for name, (own, record, part) in _SPLIT.items():
         if isinstance(plain.get(name), dict):
             plain[name] = _split_overrides(name, plain[name], own, record, part)
-    try:
-        return msgspec.convert(plain, Job)
-    except msgspec.ValidationError as error:
-        if isinstance(error.__cause__, JobError):
-            raise error.__cause__ from None
-        raise JobError(_sentence(str(error))) from None
+    return convert(plain, Job, "the job")
 
 
 def _split_overrides(name: str, table: dict[str, Any], own: str, record: Any, part: Any) -> Any:
@@ -178,41 +149,13 @@ def _split_overrides(name: str, table: dict[str, Any], own: str, record: Any, pa
     return {own: common, "overrides": {key: common | value for key, value in overrides.items()}}
 
 
-def _fields_at(at: str) -> Iterable[str]:
-    """The field names of the record at a path like `train` or `parties[...]`."""
-    record: Any = Job
-    for step in re.findall(r"[A-Za-z_]+|\[\.\.\.\]", at):
-        hint = get_type_hints(record).get(step) if step != "[...]" else None
-        if step == "[...]":
-            continue
-        for candidate in (hint, *getattr(hint, "__args__", ())):
-            if isinstance(candidate, type) and issubclass(candidate, records.Record):
-                record = candidate
-    return tuple(record.__struct_fields__)
-
-
-def _sentence(message: str) -> str:
-    unknown = _UNKNOWN.match(message)
-    if unknown:
-        at = unknown["at"] or ""
-        where = f" in [{at.replace('[...]', '.*')}]" if at else ""
-        return f"unknown key '{unknown['key']}'{where}: {nearest(unknown['key'], _fields_at(at))}"
-    match = _AT.match(message)
-    assert match is not None
-    what = match["what"].replace("`", "")
-    where = (match["at"] or "the job").replace("[...]", ".*")
-    where = where.replace("link.", "").replace("costs.", "").replace("overrides.", "")
-    cure = ": write a quantity with its unit, as in '50ms'" if _QUANTITIES.match(where) else ""
-    return f"{where}: {what[0].lower()}{what[1:]}{cure}"
-
-
 def to_tables(job: Job) -> dict[str, Any]:
     """The plain tables of a job, without what is as by default; the inverse of `from_tables`."""
     tables: dict[str, Any] = {"name": job.name, "seed": job.seed}
     if job.data is not None:
         tables["data"] = job.data
     tables["method"] = dict(job.method)
-    for name in ("train", "top", "limits"):
+    for name in ("train", "top", "limits", "timeouts", "recovery"):
         tables[name] = _set_fields(getattr(job, name))
     for name, (own, _, _) in _SPLIT.items():
         section = getattr(job, name)

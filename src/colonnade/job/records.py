@@ -14,10 +14,12 @@ from typing import Any, Literal
 import msgspec
 
 from colonnade.errors import nearest
+from colonnade.job.running import Limits, Recovery, Timeouts
 from colonnade.job.train import Record, Train, require
 from colonnade.units import duration_ns, rate_bits
 
 __all__ = [
+    "PUBLIC",
     "Compute",
     "Costs",
     "Job",
@@ -26,7 +28,9 @@ __all__ = [
     "Network",
     "Party",
     "Record",
+    "Recovery",
     "Steps",
+    "Timeouts",
     "Top",
     "Train",
     "first_step",
@@ -118,6 +122,9 @@ class Party(Record, frozen=True, kw_only=True):
     """One organisation: its role, its columns, its bottom model, its optimizer."""
 
     role: Literal["active", "passive"] = "passive"
+    width: int | None = None
+    """How wide its embedding is, where the job says so; a party whose model gives another width
+    is refused. 0: an active party that holds only the labels."""
     table: str | None = None
     """Its own file: Parquet, CSV, Arrow, `.npy` or idx. Without one, columns of `data`."""
     table_test: str | None = None
@@ -151,6 +158,10 @@ class Party(Record, frozen=True, kw_only=True):
     """Decides its first weights and its dropout; a simulation derives it from the job's seed."""
 
 
+PUBLIC = ("role", "width", "step", "compress")
+"""What a job says of a party to all the others; the rest of an entry is the party's own."""
+
+
 class Top(Record, frozen=True, kw_only=True):
     """The active party's fusion model (the `[top]` table)."""
 
@@ -171,18 +182,6 @@ class Top(Record, frozen=True, kw_only=True):
         require(0 <= self.dropout < 1, f"top.dropout is {self.dropout}: give 0 to below 1")
 
 
-class Limits(Record, frozen=True, kw_only=True):
-    """Bounds on what a party takes in, checked before anything is allocated."""
-
-    message_bytes: int = 256 * 2**20
-    queue_messages: int = 1024
-    """How many messages wait on one link or in one inbox before the sender waits."""
-
-    def __post_init__(self) -> None:
-        require(self.message_bytes >= 1024, "limits.message_bytes must be at least 1024")
-        require(self.queue_messages >= 1, "limits.queue_messages must be at least 1")
-
-
 class Job(Record, frozen=True, kw_only=True):
     """The contract of one training: parties, method, data, network.
 
@@ -201,6 +200,8 @@ class Job(Record, frozen=True, kw_only=True):
     compute: Compute = Compute()
     top: Top = Top()
     limits: Limits = Limits()
+    timeouts: Timeouts = Timeouts()
+    recovery: Recovery = Recovery()
 
     def __post_init__(self) -> None:
         actives = [name for name, party in self.parties.items() if party.role == "active"]
@@ -227,6 +228,12 @@ class Job(Record, frozen=True, kw_only=True):
             f"[network.{self.active}] has no effect: a link belongs to the passive party at its "
             f"other end ({', '.join(self.passives)})",
         )
+        for name, party in self.parties.items():
+            least = 0 if party.role == "active" else 1
+            require(
+                party.width is None or party.width >= least,
+                f"parties.{name}.width is {party.width}: it must be {least} or more",
+            )
         for name in self.passives:
             for field in ("label", "label_test", "sample_weight"):
                 require(

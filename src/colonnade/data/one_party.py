@@ -1,0 +1,182 @@
+"""From a job to the numbers that one party trains on, read from nothing but its own.
+
+A party takes its columns, or its part of each image, of a data set that the job names; or it
+brings a file of its own. Either way rows are split into training and test rows first, and what a
+table's encoding needs to know is learnt from the training rows alone.
+
+Rows of tables are in the order of their ids, so parties with equal ids agree on every row without
+a word. Which rows are held out follows from their number and from `train.split_seed`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from colonnade.data.arrays import is_array
+from colonnade.data.batches import Rows, check_batch_size, held_out
+from colonnade.data.fingerprint import fingerprint
+from colonnade.data.labels import Encoded, Task, encode
+from colonnade.data.named import Dataset, load
+from colonnade.data.named_part import named_features, named_weights
+from colonnade.data.own import FileRows, read_rows
+from colonnade.data.preprocess import Preprocessor
+from colonnade.data.vertical import Columns, Labels, check_features, check_weights
+from colonnade.errors import DataError
+from colonnade.job.records import Job, Party
+
+Array = npt.NDArray[Any]
+Features = Any
+"""A table, an array, or None for a party that holds only the labels."""
+_REGRESSION_LOSSES = ("mse", "l1", "huber")
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """All that one party reads for a training.
+
+    >>> from colonnade.job.files import load as load_job
+    >>> part = assemble_party(load_job("digits"), "lab")
+    >>> part.columns.train.shape, part.test_count, part.labels
+    ((1438, 1, 3, 8), 359, None)
+    """
+
+    columns: Columns
+    labels: Labels | None
+    """Of the active party; None at a passive one."""
+    train_count: int
+    test_count: int
+    task: Task | None
+    """What kind of labels there are; only the active party knows."""
+    classes: int | None
+    """The number of classes, 1 for regression; only the active party knows."""
+    fingerprint: str
+    """Of the rows and their order: parties that hold the same rows have the same."""
+
+
+class Files(NamedTuple):
+    """A party's own rows, and those from a file of test rows where it has one."""
+
+    train: FileRows
+    test: FileRows | None
+
+
+def assemble_party(job: Job, me: str) -> Part:
+    """Read what one party trains on, and check what it alone can check.
+
+    >>> from colonnade.job.files import load as load_job
+    >>> assemble_party(load_job("breast-cancer"), "hospital").task
+    'binary'
+    """
+    if job.data is None:
+        part = from_files(job, me, read_files(job, me))
+    else:
+        part = from_named(job, me, load(job.data))
+    assert part.columns.train is not None or job.parties[me].role == "active"
+    check_counts(job, part.train_count, part.test_count)
+    return part
+
+
+def check_counts(job: Job, train_count: int, test_count: int) -> None:
+    """Refuse rows that are too few for the job's batches or its evaluations."""
+    if test_count == 0 and job.train.evaluation_period() is not None:
+        raise DataError(
+            f"train.test is {job.train.test:g}, which leaves no test rows to evaluate on: "
+            "raise it, or set train.evaluate_every = 'never'"
+        )
+    check_batch_size(job.train.batch_size, train_count)
+
+
+def from_named(job: Job, me: str, dataset: Dataset) -> Part:
+    """A party's part of a named data set."""
+    party, count = job.parties[me], len(dataset.labels)
+    if dataset.test_rows is None:
+        train_rows, test_rows = held_out(count, job.train.test, job.train.split_seed)
+    else:
+        test_rows = dataset.test_rows
+        train_rows = np.setdiff1d(np.arange(count), test_rows, assume_unique=True)
+    whole = named_features(me, party, dataset)
+    columns = _columns(me, party, _take(whole, train_rows), _take(whole, test_rows))
+    weights = named_weights(party, dataset)
+    encoded = Encoded(dataset.labels, dataset.task, dataset.classes)
+    about = {"named": dataset.name, "train": len(train_rows), "test": len(test_rows)}
+    mark = fingerprint(job, about, [test_rows])
+    return _part(party, columns, encoded, weights, train_rows, test_rows, mark)
+
+
+def read_files(job: Job, me: str) -> Files:
+    """Read a party's own files."""
+    party, label = job.parties[me], job.parties[job.active].label
+    column = None if label is None or is_array(label) else label
+    train = read_rows(me, party, column)
+    if party.table_test is None and party.label_test is None:
+        return Files(train, None)
+    if party.table is not None and party.table_test is None:
+        raise DataError(
+            f"{me} has a label_test but no table_test: give both, or hold out a share of the rows"
+        )
+    return Files(train, read_rows(me, party, column, test=True))
+
+
+def from_files(job: Job, me: str, files: Files) -> Part:
+    """A party's part from its own files."""
+    party, (own, test) = job.parties[me], files
+    labels = own.labels
+    if test is None:
+        train_rows, test_rows = held_out(own.count, job.train.test, job.train.split_seed)
+        held: Features = _take(own.features, test_rows)
+    else:
+        train_rows = np.arange(own.count)
+        test_rows = np.arange(own.count, own.count + test.count)
+        held = test.features
+        if labels is not None:
+            assert test.labels is not None
+            labels = np.concatenate([labels, test.labels])
+    columns = _columns(me, party, _take(own.features, train_rows), held)
+    # Whole numbers look like classes; a loss for quantities says that they are not.
+    task: Task | None = "regression" if job.train.loss in _REGRESSION_LOSSES else None
+    encoded = None if labels is None else encode(labels, task)
+    ids = [rows.ids for rows in files if rows is not None and rows.ids is not None]
+    about = {"ids": len(ids) > 0, "train": len(train_rows), "test": len(test_rows)}
+    mark = fingerprint(job, about, ids)
+    return _part(party, columns, encoded, own.weights, train_rows, test_rows, mark)
+
+
+def _take(features: Features, rows: Rows) -> Features:
+    if features is None:
+        return None
+    return features.take(rows) if isinstance(features, pa.Table) else features[rows]
+
+
+def _columns(name: str, party: Party, train: Features, test: Features) -> Columns:
+    if train is None or test is None:
+        return Columns(None, None)
+    if not isinstance(train, pa.Table):
+        return Columns(check_features(name, train), check_features(name, test))
+    try:
+        fitted = Preprocessor.fit(train, np.arange(train.num_rows), party.categorical)
+        return Columns(fitted.transform(train), fitted.transform(test), fitted)
+    except DataError as error:
+        raise DataError(f"parties.{name}: {error}") from None
+
+
+def _part(
+    party: Party,
+    columns: Columns,
+    encoded: Encoded | None,
+    weights: Array | None,
+    train_rows: Rows,
+    test_rows: Rows,
+    mark: str,
+) -> Part:
+    counts = len(train_rows), len(test_rows)
+    if party.role == "passive":
+        return Part(columns, None, *counts, None, None, mark)
+    assert encoded is not None
+    own = None if weights is None else check_weights(weights[train_rows], counts[0])
+    labels = Labels(encoded.values[train_rows], encoded.values[test_rows], own)
+    return Part(columns, labels, *counts, encoded.task, encoded.outputs, mark)

@@ -1,0 +1,200 @@
+"""Party files: what a party keeps to itself (`docs/party-files.md`).
+
+A job file is public and the same everywhere. A party file holds one party's data, model,
+optimizer, device, secret seed, certificate, and the policy with which it can refuse.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from colonnade.errors import JobError, nearest
+from colonnade.job.policy import Policy
+from colonnade.job.reading import anchor, convert, read_toml
+from colonnade.job.records import PUBLIC, Job, Party
+from colonnade.job.train import Record, require
+
+_TLS_FILES = ("certificate", "key", "authority")
+_SEED_BYTES = 7
+
+
+class Tls(Record, frozen=True, kw_only=True):
+    """A party's certificate, and by which it knows the others (the `[tls]` table)."""
+
+    certificate: str | None = None
+    """Its certificate, a PEM file."""
+    key: str | None = None
+    """The private key of the certificate, a PEM file that only its owner may read."""
+    authority: str | None = None
+    """The certificates of the authority that the other parties' certificates come from."""
+    server_name: str | None = None
+    """A DNS name in the active party's certificate, where that is of a company's authority."""
+    names: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """Which names in the certificates of a company's authority stand for which party."""
+
+    def __post_init__(self) -> None:
+        require(
+            (self.certificate is None) == (self.key is None),
+            "tls.certificate and tls.key belong together: give both, or neither",
+        )
+        for party, names in self.names.items():
+            require(
+                len(names) > 0 and all(names),
+                f"tls.names.{party} has no name: list those in the certificate of {party}",
+            )
+
+
+class PartyFile(Record, frozen=True, kw_only=True):
+    """What a party file says; what it leaves out is as the job has it.
+
+    Fields that a job's `Party` has too mean the same here.
+    """
+
+    data: str | None = None
+    """A named data set, for trials. Real parties have a table."""
+    table: str | None = None
+    table_test: str | None = None
+    id: str | None = None
+    label: str | None = None
+    label_test: str | None = None
+    sample_weight: str | None = None
+    columns: list[str] | None = None
+    categorical: list[str] | None = None
+    view: str | None = None
+    model: dict[str, Any] | None = None
+    optimizer: dict[str, Any] | None = None
+    schedule: dict[str, Any] | None = None
+    device: str | None = None
+    seed: int | None = None
+    """Decides its first weights and its dropout; nobody else may know it."""
+    tls: Tls = Tls()
+    policy: Policy = Policy()
+
+    def __post_init__(self) -> None:
+        require(
+            self.data is None or self.table is None,
+            "the party file has both data and table: keep the one that holds the party's rows",
+        )
+        require(
+            self.seed is None or 0 <= self.seed < 2**63,
+            "seed is not from 0 to 2^63 - 1: choose another, or leave it out to have one drawn",
+        )
+
+
+_OWN = tuple(field for field in PartyFile.__struct_fields__ if field in Party.__struct_fields__)
+
+
+def load_party(path: str | Path) -> PartyFile:
+    """Read a party file. File names in it are relative to it."""
+    path = Path(path)
+    tables = read_toml(path, "party file", "write one, as docs/party-files.md shows")
+    for key in PUBLIC:
+        if key in tables:
+            raise JobError(
+                f"{path}: '{key}' is for all parties to see: "
+                "put it into the job file, under [parties.NAME]"
+            )
+    folder = path.resolve().parent
+    anchor(tables, folder)
+    tls = tables.get("tls")
+    if isinstance(tls, dict):
+        files = {key: tls[key] for key in _TLS_FILES if isinstance(tls.get(key), str)}
+        tls |= {key: str(folder / name) for key, name in files.items()}
+    try:
+        return convert(tables, PartyFile, "the party file")
+    except JobError as error:
+        raise JobError(f"{path}: {error}") from None
+
+
+def find_party(job_source: str | Path, me: str) -> Path | None:
+    """The party file of `me`: `ME.toml`, then `party.toml`, beside the job file; then the same two
+    in the current folder; None if there is none of them.
+
+    >>> find_party("digits", "nobody-of-this-name") is None
+    True
+    """
+    job_path = Path(job_source)
+    folders = [job_path.parent, Path()] if job_path.is_file() else [Path()]
+    for folder in folders:
+        for path in (folder / f"{me}.toml", folder / "party.toml"):
+            # A party may be called as the job file is.
+            if path.is_file() and path.resolve() != job_path.resolve():
+                return path
+    return None
+
+
+def exposure(path: str | Path, file: PartyFile) -> str | None:
+    """A warning where others on this computer can read a party file that holds a secret seed."""
+    if file.seed is None or os.name != "posix":
+        return None
+    if not Path(path).stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        return None
+    return f"others on this computer can read {path}, which holds a secret seed: chmod 600 {path}"
+
+
+def draw_seed() -> int:
+    """A secret seed from the operating system, for a party that has none; draw it once and keep it.
+
+    >>> 0 <= draw_seed() < 2**56
+    True
+    """
+    return int.from_bytes(os.urandom(_SEED_BYTES), "little")
+
+
+def public_job(job: Job) -> Job:
+    """A job without what parties keep to themselves, as it may be shown to everybody.
+
+    >>> from colonnade.job import load
+    >>> public_job(load("digits")).parties["lab"] == Party()
+    True
+    """
+    parties = {
+        name: Party(**{field: getattr(party, field) for field in PUBLIC})
+        for name, party in job.parties.items()
+    }
+    return msgspec.structs.replace(job, parties=parties)
+
+
+def own_job(job: Job, me: str, file: PartyFile | None) -> Job:
+    """The job as one party sees it: its own entry, completed from its file, and of the others what
+    is public.
+
+    >>> from colonnade.job import load
+    >>> job = own_job(load("digits"), "lab", PartyFile(device="cuda:0"))
+    >>> job.parties["lab"].view, job.parties["lab"].device, job.parties["insurer"].view
+    ('strip 2/3', 'cuda:0', None)
+    """
+    if me not in job.parties:
+        raise JobError(f"the job has no party '{me}': {nearest(me, job.parties)}")
+    file = PartyFile() if file is None else file
+    given = {field: getattr(file, field) for field in _OWN}
+    own = _without_source(job.parties[me], file)
+    own |= {field: value for field, value in given.items() if value is not None}
+    public = public_job(job)
+    return msgspec.structs.replace(
+        public,
+        parties=public.parties | {me: Party(**own)},
+        data=file.data or (None if _has_files(file) else job.data),
+    )
+
+
+def _has_files(file: PartyFile) -> bool:
+    from colonnade.data.arrays import is_array
+
+    return file.table is not None or (file.label is not None and is_array(file.label))
+
+
+def _without_source(party: Party, file: PartyFile) -> dict[str, Any]:
+    """A party's entry, less the files that its party file replaces by rows from elsewhere."""
+    replaced: tuple[str, ...] = ()
+    if file.data is not None:
+        replaced = ("table", "table_test", "id", "label", "label_test")
+    elif _has_files(file):
+        replaced = ("table", "table_test", "label_test")
+    entry = msgspec.structs.asdict(party)
+    return {field: value for field, value in entry.items() if field not in replaced}

@@ -1,0 +1,144 @@
+"""What a party is willing to do, whatever a job asks for (the `[policy]` table of a party file).
+
+A job is judged before the first byte is sent, and every message again as it goes out or comes in.
+A refusal is a sentence that names the field of the policy and the cure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from colonnade.errors import nearest
+from colonnade.job.kinds import CONTROL, KNOWN
+from colonnade.job.records import Job
+from colonnade.job.train import Record, require
+
+
+class Policy(Record, frozen=True, kw_only=True):
+    """A party's own limits on a job; what is not set is not limited.
+
+    >>> Policy(kinds=frozenset({"Embedding"})).refuse("Embedding") is None
+    True
+    """
+
+    kinds: frozenset[str] | None = None
+    """The kinds of messages it is willing to send."""
+    receive: frozenset[str] | None = None
+    """The kinds of messages it is willing to take."""
+    batch_min: int | None = None
+    """The fewest rows in a batch, the last batch of an epoch included."""
+    width_max: int | None = None
+    """The widest embedding it gives."""
+    rounds_max: int | None = None
+    """The most rounds it takes part in."""
+    peers: frozenset[str] | None = None
+    """The parties with which it deals: every other party of the job must be one of them."""
+    shares_labels: bool = False
+    """Whether an active party is willing to send its labels to passive ones."""
+
+    def __post_init__(self) -> None:
+        for field in ("kinds", "receive"):
+            for kind in getattr(self, field) or ():
+                require(
+                    kind in KNOWN,
+                    f"policy.{field} names no kind of message '{kind}': {nearest(kind, KNOWN)}",
+                )
+        for field in ("batch_min", "width_max", "rounds_max"):
+            value = getattr(self, field)
+            require(value is None or value >= 1, f"policy.{field} is {value}: give 1 or more")
+
+    def refuse(self, kind: str) -> str | None:
+        """Why a message of this kind is not sent; None if it may be.
+
+        >>> Policy().refuse("Labels")
+        "policy.shares_labels is false, so Labels may not be sent: set it to true in the party \
+file, or choose a method with exchange = 'gradients'"
+        """
+        if kind == "Labels" and not self.shares_labels:
+            return (
+                "policy.shares_labels is false, so Labels may not be sent: set it to true in the "
+                "party file, or choose a method with exchange = 'gradients'"
+            )
+        return _refuse(self.kinds, "kinds", kind, "sent")
+
+    def refuse_received(self, kind: str) -> str | None:
+        """Why a message of this kind is not taken; None if it may be.
+
+        >>> Policy(receive=frozenset({"Gradient"})).refuse_received("Labels")
+        'policy.receive does not list Labels, so it may not be received: add it there, or choose \
+a job without it'
+        """
+        return _refuse(self.receive, "receive", kind, "received")
+
+    def refuse_job(
+        self,
+        job: Job,
+        me: str,
+        *,
+        rows: int,
+        rounds: int,
+        width: int,
+        sends: Iterable[str],
+        receives: Iterable[str],
+    ) -> str | None:
+        """Why this party takes no part in a job; None if it does.
+
+        It has so many training `rows`, an embedding of this `width`, and would take part in so
+        many `rounds`; `sends` and `receives` are the kinds of messages that the method needs.
+
+        >>> from colonnade.job import load
+        >>> own = {"rows": 1438, "rounds": 1840, "width": 16, "sends": [], "receives": []}
+        >>> Policy(rounds_max=500).refuse_job(load("digits"), "lab", **own)
+        'policy.rounds_max is 500 and the job has 1840 rounds: shorten the job, or raise \
+policy.rounds_max'
+        """
+        others = [name for name in job.parties if name != me]
+        strange = [name for name in others if self.peers is not None and name not in self.peers]
+        if strange:
+            return (
+                f"policy.peers does not list {strange[0]}, which takes part in the job: "
+                "add it there, or stay out of this job"
+            )
+        return (
+            self._refuse_batches(job, rows)
+            or self._refuse_size(width, rounds)
+            or next(filter(None, map(self.refuse, sends)), None)
+            or next(filter(None, map(self.refuse_received, receives)), None)
+        )
+
+    def _refuse_size(self, width: int, rounds: int) -> str | None:
+        if self.width_max is not None and width > self.width_max:
+            return (
+                f"policy.width_max is {self.width_max} and the embedding is {width} wide: "
+                "choose a model with a narrower one, or raise policy.width_max"
+            )
+        if self.rounds_max is not None and rounds > self.rounds_max:
+            return (
+                f"policy.rounds_max is {self.rounds_max} and the job has {rounds} rounds: "
+                "shorten the job, or raise policy.rounds_max"
+            )
+        return None
+
+    def _refuse_batches(self, job: Job, rows: int) -> str | None:
+        least, size = self.batch_min or 1, job.train.batch_size
+        if size < least:
+            return (
+                f"policy.batch_min is {least} and train.batch_size {size}: "
+                "raise the one in the job, or lower the other"
+            )
+        last = rows % size
+        if 0 < last < least and not job.train.drop_last:
+            return (
+                f"policy.batch_min is {least} and the last batch of an epoch has {last} rows: set "
+                "train.drop_last = true in the job, or lower policy.batch_min"
+            )
+        return None
+
+
+def _refuse(allowed: frozenset[str] | None, field: str, kind: str, done: str) -> str | None:
+    if allowed is None or kind in allowed or kind in CONTROL:
+        return None
+    return (
+        f"policy.{field} does not list {kind}, so it may not be {done}: "
+        "add it there, or choose a job without it"
+    )

@@ -1,0 +1,84 @@
+"""How long the parties of a run wait for each other, what they take in, and how they recover.
+
+These are the tables `[limits]`, `[timeouts]` and `[recovery]` of a job. What a job learns does not
+depend on them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from colonnade.errors import JobError
+from colonnade.job.train import Record, require
+from colonnade.units import duration_ns
+
+
+class Limits(Record, frozen=True, kw_only=True):
+    """Bounds on what a party takes in and keeps, checked before anything is allocated."""
+
+    message_bytes: int = 256 * 2**20
+    queue_messages: int = 1024
+    """How many messages wait on one link or in one inbox before the sender waits."""
+    queue_bytes: int = 256 * 2**20
+    """How many bytes wait for one peer before the sender waits; one message always may."""
+
+    def __post_init__(self) -> None:
+        require(self.message_bytes >= 1024, "limits.message_bytes must be at least 1024")
+        require(self.queue_messages >= 1, "limits.queue_messages must be at least 1")
+        require(self.queue_bytes >= 1024, "limits.queue_bytes must be at least 1024")
+
+
+class Timeouts(Record, frozen=True, kw_only=True):
+    """How long a party waits over the network, and for what. Nothing waits for ever.
+
+    >>> Timeouts(silence="5s").ns("silence")
+    5000000000
+    """
+
+    join: str = "10min"
+    """Until all parties are there."""
+    silence: str = "20s"
+    """Nothing is heard of a peer, not even a heartbeat: the connection is made anew."""
+    absence: str = "5min"
+    """A party that was there is gone or silent: the job fails with its name."""
+    stall: str = "1h"
+    """A party is alive, but what is awaited of it does not come: the job fails with its name."""
+    finish: str = "1min"
+    """For the goodbye when the job is over."""
+
+    def __post_init__(self) -> None:
+        for field in self.__struct_fields__:
+            require(self.ns(field) > 0, f"timeouts.{field} is 0: give it some time, as in '20s'")
+        require(
+            self.ns("silence") < self.ns("absence"),
+            f"timeouts.silence is {self.silence} and timeouts.absence {self.absence}: a connection "
+            "is made anew after a silence, so make absence the longer one",
+        )
+
+    def ns(self, field: str) -> int:
+        """One of them in nanoseconds."""
+        try:
+            return duration_ns(getattr(self, field))
+        except JobError as error:
+            raise JobError(f"timeouts.{field}: {error}") from None
+
+
+class Recovery(Record, frozen=True, kw_only=True):
+    """What parties do about checkpoints, planned stops and faults of a disk."""
+
+    keep: int = 3
+    """How many checkpoints a party keeps."""
+    on_stop: Literal["wait", "stop"] = "wait"
+    """What the others do when a party stops as planned: wait for it, or stop too."""
+    on_disk_fault: Literal["go_on", "stop"] = "go_on"
+    """What a party does when a checkpoint cannot be written."""
+    restarts: int = 100
+    """The most returns to one and the same checkpoint before the job fails."""
+
+    def __post_init__(self) -> None:
+        require(
+            self.keep >= 2,
+            f"recovery.keep is {self.keep}: it must be 2 or more, because a party may crash "
+            "before it has the checkpoint that another has already",
+        )
+        require(self.restarts >= 0, f"recovery.restarts is {self.restarts}: it must be 0 or more")
