@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -57,6 +57,27 @@ class Encoder(Protocol):
         """The tensor as it crosses the wire."""
         ...
 
+    def state(self) -> Any:
+        """What it remembers, as it lies in memory: to be copied before it encodes again."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Go on from what another encoder of the same key remembered; its tensors are taken."""
+        ...
+
+
+class Stateless:
+    """An encoder that remembers nothing."""
+
+    __slots__ = ()
+
+    def state(self) -> None:
+        """Nothing."""
+
+    def restore(self, state: None) -> None:
+        """Nothing to go on from."""
+        assert state is None
+
 
 class Encoding(Protocol):
     """A value that describes an encoding; `encoder` begins one."""
@@ -67,7 +88,7 @@ class Encoding(Protocol):
 
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(Stateless):
     """The tensor's own bytes, bit for bit; its own encoder, since it remembers nothing."""
 
     TAGS: ClassVar[tuple[str, ...]] = ("plain",)

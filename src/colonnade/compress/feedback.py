@@ -8,6 +8,7 @@ tensors (a top model's weights) keep one residual for each shape.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,6 +70,18 @@ class _FeedbackEncoder:
         packed = self._inner.encode(wanted, use)
         table[places] = wanted - decode(packed)
         return packed
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "inner": self._inner.state(),
+            "by_shape": list(self._by_shape.items()),
+            "by_row": list(self._by_row.items()),
+        }
+
+    def restore(self, state: Any) -> None:
+        self._inner.restore(state["inner"])
+        self._by_shape = dict(state["by_shape"])
+        self._by_row = dict(state["by_row"])
 
     def _table(self, tensor: torch.Tensor, rows: NDArray[np.int64]) -> torch.Tensor:
         """The residuals of all rows seen so far, and of these."""

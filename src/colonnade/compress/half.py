@@ -16,6 +16,7 @@ from colonnade.compress.base import (
     Encoder,
     Key,
     Occasion,
+    Stateless,
     finite_range,
     payload,
     plain,
@@ -53,7 +54,7 @@ def half(kind: HalfKind = "float16") -> Half:
 
 
 @dataclass(frozen=True)
-class _HalfEncoder:
+class _HalfEncoder(Stateless):
     encoding: Half
     key: Key
 

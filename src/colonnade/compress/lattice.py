@@ -29,6 +29,7 @@ from colonnade.compress.base import (
     Encoder,
     Key,
     Occasion,
+    Stateless,
     payload,
     width_of,
 )
@@ -153,7 +154,7 @@ def nearest_index(x: Values, y: Values, columns: int) -> NDArray[np.int32]:
 
 
 @dataclass(frozen=True)
-class _LatticeEncoder:
+class _LatticeEncoder(Stateless):
     encoding: Lattice
     key: Key
 

@@ -21,7 +21,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from colonnade.compress.base import ANY, DECODERS, DTYPE_NAMES, Encoder, Key, Occasion, payload
+from colonnade.compress.base import (
+    ANY,
+    DECODERS,
+    DTYPE_NAMES,
+    Encoder,
+    Key,
+    Occasion,
+    Stateless,
+    payload,
+)
 from colonnade.compress.bits import code_type, pack, packed_bytes, unpack
 from colonnade.compress.dither import STEPS, Dither, dither_key
 from colonnade.compress.scaling import BLOCK, Header, Scale, Span, check, fit, restore
@@ -60,7 +69,7 @@ def scalar(bits: int, scale: Scale = "clipped", dither: bool = False) -> Scalar:
 
 
 @dataclass(frozen=True)
-class _ScalarEncoder:
+class _ScalarEncoder(Stateless):
     encoding: Scalar
     key: Key
 

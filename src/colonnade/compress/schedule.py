@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -112,9 +113,21 @@ class _ScheduledEncoder:
         self._schedule = schedule
         self._key = key
         self._encoders: dict[Encoding, Encoder] = {}
+        self._begun: dict[Encoding, int] = {}
+        """In which round each was first used: that names it in a file."""
 
     def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
         encoding = self._schedule.at(use.round)
         if encoding not in self._encoders:
             self._encoders[encoding] = encoding.encoder(self._key)
+            self._begun[encoding] = use.round
         return self._encoders[encoding].encode(tensor, use)
+
+    def state(self) -> dict[int, Any]:
+        return {self._begun[part]: encoder.state() for part, encoder in self._encoders.items()}
+
+    def restore(self, state: Any) -> None:
+        self._begun = {self._schedule.at(round): round for round in state}
+        self._encoders = {part: part.encoder(self._key) for part in self._begun}
+        for part, round in self._begun.items():
+            self._encoders[part].restore(state[round])

@@ -27,6 +27,7 @@ from colonnade.compress.base import (
     Encoding,
     Key,
     Occasion,
+    Stateless,
     finite_range,
     payload,
     plain,
@@ -89,7 +90,7 @@ def topk(keep: int | float, by: By = "magnitude", shared: bool = False) -> Encod
 
 
 @dataclass(frozen=True)
-class _TopKEncoder:
+class _TopKEncoder(Stateless):
     encoding: TopK
     key: Key
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from colonnade.errors import PartyError
 from colonnade.job.records import Train
 from colonnade.party.learner import Split
+from colonnade.party.state import Tree
 from colonnade.track.metrics import Metric
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Evaluate, EvaluationEmbedding, Packed
@@ -42,6 +43,22 @@ class Observer(Protocol):
         self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool
     ) -> None:
         """A round was judged."""
+        ...
+
+
+class Recorded(Protocol):
+    """What was recorded of a training, to be saved and found again."""
+
+    def clear(self) -> None:
+        """Begin anew."""
+        ...
+
+    def state(self) -> Any:
+        """For a checkpoint."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Go back to a checkpoint."""
         ...
 
 
@@ -133,6 +150,24 @@ class Evaluations:
     def pending(self) -> bool:
         """Whether somebody's answer is still missing."""
         return bool(self._open)
+
+    def state(self) -> Tree:
+        """What has been judged so far; nobody's answer may be missing."""
+        assert not self._open, "not at rest"
+        return {
+            "best": self.best,
+            "best_value": self.best_value,
+            "judged": self.judged,
+            "without_gain": self._without_gain,
+        }
+
+    def restore(self, state: Tree) -> None:
+        """Go on from there."""
+        assert not self._open
+        self.best = state["best"]
+        self.best_value = state["best_value"]
+        self.judged = state["judged"]
+        self._without_gain = state["without_gain"]
 
     def missing(self) -> list[str]:
         """The parties whose answer to the oldest evaluation is not complete."""

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.party.state import Tree
 from colonnade.policies.view import Exchange
 from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
 
@@ -39,6 +40,8 @@ class Learner(Protocol):
 
     width: int
     """How wide this party's embedding is; 0 for a party without features."""
+    device: str
+    """Where its tensors lie, in torch's words."""
 
     @property
     def rate(self) -> float:
@@ -74,6 +77,14 @@ class Learner(Protocol):
 
     def best_weights(self) -> Weights | None:
         """The weights of the best round; None when none was judged."""
+        ...
+
+    def state(self) -> Tree:
+        """A copy of all that it needs to go on from here, as long as nothing is in flight."""
+        ...
+
+    def restore(self, state: Tree) -> None:
+        """Go on from there, in a fresh learner of the same job and party."""
         ...
 
 

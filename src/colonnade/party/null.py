@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from colonnade.compress import Encoding, Key, Occasion, plain
+from colonnade.party.greeting import Known
 from colonnade.party.learner import Aggregate, Reply, Rows, Split
 from colonnade.party.method import Method
+from colonnade.party.state import Tree, moved
 from colonnade.party.torch_passive import EVALUATION_ROWS
 from colonnade.policies.view import Exchange
 from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
@@ -35,6 +38,8 @@ class Sizes:
     labels: torch.dtype = torch.float32
     weighted: bool = False
     """Whether rows count differently."""
+    known: Known = field(default_factory=Known)
+    """What the parties say of rows and labels as they greet."""
 
 
 @dataclass(frozen=True)
@@ -66,19 +71,31 @@ class Template:
             return found
         return self._encoder.encode(self._made[rows], Occasion(exchange.round, exchange.rows))
 
+    def state(self) -> Tree:
+        """What its encoder remembers."""
+        return None if self._encoder is None else self._encoder.state()
+
+    def restore(self, state: Tree) -> None:
+        """Go on from there."""
+        if self._encoder is not None:
+            self._encoder.restore(state)
+
 
 def _values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Some numbers; not zeros, because a quantiser may write a constant tensor in fewer bytes."""
     return (torch.arange(math.prod(shape), dtype=dtype) / 7 % 1).view(shape)
 
 
-class NullPassive:
-    """Sends embeddings of the right size and learns nothing."""
+class NullLearner:
+    """What both roles share: an embedding of the right size, and nothing learnt."""
 
     rate = 0.0
+    device = "cpu"
 
     def __init__(self, me: str, method: Method, sizes: Sizes) -> None:
         self.width = sizes.widths.get(me, 0)
+        self.applied: list[int] = []
+        """The rounds whose fresh update is done, in that order."""
         self._sizes = sizes
         encoding = method.compress.embedding
         self._embedding = Template(encoding, Key(0, me, "embedding"), self.width, sizes.dtype)
@@ -89,10 +106,6 @@ class NullPassive:
     def expect(self, updates: int) -> None:
         """No rate to choose."""
 
-    def upload(self, start: int, rows: int) -> Packed:
-        """As many rows as there are."""
-        return self._zeros(min(rows, self._sizes.rows["train"] - start))
-
     def forward(self, rows: Rows, stash: bool = False) -> None:
         """Nothing to compute."""
 
@@ -100,31 +113,11 @@ class NullPassive:
         """An embedding of the right size."""
         return self._embedding.packed(exchange)
 
-    def unpack(self, reply: Any, rows: Rows) -> None:
-        """Nothing to read."""
-
-    def backward(self, *_: Any) -> None:
-        """Nothing to learn."""
-
-    def learn_labels(self, message: Labels) -> None:
-        """Nothing to learn."""
-
     def local_backward(self, *_: Any) -> None:
         """Nothing to learn."""
 
     def end_round(self, round: int) -> None:
         """No schedule."""
-
-    def evaluate(self, split: Split) -> list[tuple[int, Packed]]:
-        """Embeddings of the right size."""
-        rows = self._sizes.rows[split]
-        return [
-            (start, self._zeros(min(EVALUATION_ROWS, rows - start)))
-            for start in range(0, rows, EVALUATION_ROWS)
-        ]
-
-    def _zeros(self, rows: int) -> Packed:
-        return plain().encode(torch.zeros(rows, self.width, dtype=self._sizes.dtype))
 
     def keep(self, round: int) -> None:
         """Nothing to remember."""
@@ -139,8 +132,53 @@ class NullPassive:
     def best_weights(self) -> None:
         """No weights."""
 
+    def state(self) -> Tree:
+        """What was done, and what the encoders remember."""
+        return moved(self._memory(), "cpu", copy=True)
 
-class NullActive(NullPassive):
+    def restore(self, state: Tree) -> None:
+        """Go on from there."""
+        self._remember(moved(state, "cpu", copy=True))
+
+    def _memory(self) -> dict[str, Tree]:
+        applied = np.array(self.applied, np.int64)
+        return {"applied": applied, "embedding": self._embedding.state()}
+
+    def _remember(self, state: Tree) -> None:
+        self.applied = state["applied"].tolist()
+        self._embedding.restore(state["embedding"])
+
+
+class NullPassive(NullLearner):
+    """Sends embeddings of the right size and learns nothing."""
+
+    def upload(self, start: int, rows: int) -> Packed:
+        """As many rows as there are."""
+        return self._zeros(min(rows, self._sizes.rows["train"] - start))
+
+    def unpack(self, reply: Any, rows: Rows) -> None:
+        """Nothing to read."""
+
+    def learn_labels(self, message: Labels) -> None:
+        """Nothing to learn."""
+
+    def backward(self, exchange: Exchange) -> None:
+        """Note the round."""
+        self.applied.append(exchange.round)
+
+    def evaluate(self, split: Split) -> list[tuple[int, Packed]]:
+        """Embeddings of the right size."""
+        rows = self._sizes.rows[split]
+        return [
+            (start, self._zeros(min(EVALUATION_ROWS, rows - start)))
+            for start in range(0, rows, EVALUATION_ROWS)
+        ]
+
+    def _zeros(self, rows: int) -> Packed:
+        return plain().encode(torch.zeros(rows, self.width, dtype=self._sizes.dtype))
+
+
+class NullActive(NullLearner):
     """Answers with replies of the right size and learns nothing; what it is to have measured is
     in the record."""
 
@@ -213,8 +251,27 @@ class NullActive(NullPassive):
         )
         return Aggregate(loss, (embeddings, top))
 
+    def backward(self, own: None, aggregate: Aggregate, round: int) -> None:
+        """Note the round."""
+        self.applied.append(round)
+
     def forget(self) -> None:
         """Nothing to drop."""
+
+    def _memory(self) -> dict[str, Tree]:
+        return super()._memory() | {
+            "captured": self._captured,
+            "gradients": {peer: template.state() for peer, template in self._gradients.items()},
+            "top": [encoder.state() for encoder, _ in self._top],
+        }
+
+    def _remember(self, state: Tree) -> None:
+        super()._remember(state)
+        self._captured = state["captured"]
+        for peer, template in self._gradients.items():
+            template.restore(state["gradients"][peer])
+        for (encoder, _), saved in zip(self._top, state["top"], strict=True):
+            encoder.restore(saved)
 
     def capture(self) -> int:
         """Which evaluation of the record this is."""

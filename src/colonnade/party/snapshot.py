@@ -8,7 +8,6 @@ reuse the one that came. The price is that it sees the labels, and everybody's e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,21 +16,15 @@ from torch.func import functional_call
 
 from colonnade.compress import Key, Occasion, decode, plain
 from colonnade.errors import JobError, PartyError
+from colonnade.party.contents import Forward, Share, Shared
 from colonnade.party.learner import Aggregate, Reply, Rows
 from colonnade.party.objective import Objective
+from colonnade.party.state import Tree
 from colonnade.party.torch_active import TorchActive
-from colonnade.party.torch_passive import Forward, TorchPassive
+from colonnade.party.torch_passive import TorchPassive
+from colonnade.party.trainer import Randomness
 from colonnade.policies.view import Exchange
-from colonnade.wire.messages import Labels, Packed, Snapshot
-
-
-@dataclass(frozen=True)
-class Shared:
-    """A round's snapshot as a party reads it."""
-
-    embeddings: dict[str, torch.Tensor]
-    top: dict[str, torch.Tensor]
-    """The top model's parameters by name, at the round's start."""
+from colonnade.wire.messages import Labels, Snapshot
 
 
 def check_top(top: nn.Module) -> None:
@@ -64,6 +57,17 @@ class SnapshotPassive(TorchPassive):
         self._train_count = train_count
         self._labels: torch.Tensor | None = None
         self._sample_weights: torch.Tensor | None = None
+        # The top model's dropout is drawn here too.
+        drawing = (*self._modules.values(), top)
+        self._random = Randomness(drawing, self._place.secret_seed, self._device)
+
+    def _memory(self) -> dict[str, Tree]:
+        return super()._memory() | {"labels": self._labels, "weights": self._sample_weights}
+
+    def _remember(self, state: Tree) -> None:
+        super()._remember(state)
+        self._labels = self._here(state["labels"])
+        self._sample_weights = self._here(state["weights"])
 
     def learn_labels(self, message: Labels) -> None:
         """Keep the labels of the training rows."""
@@ -113,16 +117,6 @@ class SnapshotPassive(TorchPassive):
         return gradient
 
 
-@dataclass(frozen=True)
-class Share:
-    """What the active party shares of a round, as sent and as everybody reads it."""
-
-    packed: dict[str, Packed]
-    """The embeddings, by party, in the encoding in which they came."""
-    top_packed: tuple[Packed, ...]
-    read: Shared
-
-
 class SnapshotActive(TorchActive):
     """The active party: its bottom model is one of the parties, its top model the server.
 
@@ -140,6 +134,20 @@ class SnapshotActive(TorchActive):
             for number, _ in enumerate(self._modules["top"].parameters())
         ]
         self._importance: torch.Tensor | None = None
+
+    def _memory(self) -> dict[str, Tree]:
+        return super()._memory() | {
+            "own_encoder": self._own_encoder.state(),
+            "top_encoders": [encoder.state() for encoder in self._top_encoders],
+            "importance": self._importance,
+        }
+
+    def _remember(self, state: Tree) -> None:
+        super()._remember(state)
+        self._own_encoder.restore(state["own_encoder"])
+        for encoder, saved in zip(self._top_encoders, state["top_encoders"], strict=True):
+            encoder.restore(saved)
+        self._importance = self._here(state["importance"])
 
     def labels_message(self) -> Labels:
         """The labels as the loss takes them, and the rows' weights."""

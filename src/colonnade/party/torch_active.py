@@ -12,9 +12,11 @@ from torch import nn
 
 from colonnade.compress import Encoding, Key, Occasion
 from colonnade.errors import PartyError
+from colonnade.party.contents import Forward
 from colonnade.party.learner import Aggregate, Reply, Rows, Split
 from colonnade.party.objective import Objective
-from colonnade.party.torch_passive import EVALUATION_ROWS, Forward, TorchLearner
+from colonnade.party.state import Tree
+from colonnade.party.torch_passive import EVALUATION_ROWS, TorchLearner
 from colonnade.party.trainer import evaluating
 from colonnade.policies.view import Exchange
 from colonnade.track.metrics import Metric
@@ -56,6 +58,17 @@ class TorchActive(TorchLearner):
             peer: replies[peer].encoder(Key(self._place.job_seed, self._me, "gradient", peer))
             for peer in widths
         }
+
+    def _memory(self) -> dict[str, Tree]:
+        encoders = {peer: encoder.state() for peer, encoder in self._encoders.items()}
+        return super()._memory() | {"tables": self._tables, "encoders": encoders}
+
+    def _remember(self, state: Tree) -> None:
+        super()._remember(state)
+        for peer, table in self._tables.items():
+            table.copy_(state["tables"][peer])
+        for peer, encoder in self._encoders.items():
+            encoder.restore(state["encoders"][peer])
 
     def _rehearse(self, copies: Mapping[str, nn.Module], rows: Rows) -> None:
         if self._features is not None:

@@ -14,23 +14,16 @@ from torch.func import functional_call
 
 from colonnade.compress import Key, Occasion, decode, plain
 from colonnade.errors import PartyError
+from colonnade.party.contents import Forward
 from colonnade.party.learner import Reply, Rows, Split, Weights
 from colonnade.party.method import Method
+from colonnade.party.state import Tree, moved
 from colonnade.party.trainer import Randomness, Trainer, evaluating
 from colonnade.policies.view import Exchange
 from colonnade.wire.messages import Gradient, Labels, Packed
 
 EVALUATION_ROWS = 4096
 """Rows in one piece of an evaluation."""
-
-
-@dataclass(slots=True)
-class Forward:
-    """A forward pass: the embedding with the graph behind it."""
-
-    embedding: torch.Tensor
-    stashed: dict[str, torch.Tensor] | None = None
-    """Copies of the weights that made it, where those may change before it goes backward."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +53,7 @@ class TorchLearner:
         place: Place,
     ) -> None:
         self.width = width
+        self.device = str(place.device)
         self._place = place
         self._modules = modules
         self._features = features
@@ -68,7 +62,7 @@ class TorchLearner:
         self._device = place.device
         self._kept: dict[int, Weights] = {}
         self._best: int = -1
-        self._random = Randomness(modules.values(), place.secret_seed)
+        self._random = Randomness(modules.values(), place.secret_seed, place.device)
 
     def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
         """The bottom model on a batch, in training mode."""
@@ -135,6 +129,36 @@ class TorchLearner:
         """Move the schedules on."""
         self._trainer.end_round(round)
 
+    def state(self) -> Tree:
+        """A copy on the CPU."""
+        return moved(self._memory(), "cpu", copy=True)
+
+    def restore(self, state: Tree) -> None:
+        """Take a copy over."""
+        self._remember(moved(state, "cpu", copy=True))
+
+    def _memory(self) -> dict[str, Tree]:
+        """All that is saved, as it lies in memory; learners of other kinds add to it."""
+        return {
+            "modules": {part: dict(m.state_dict()) for part, m in self._modules.items()},
+            "trainer": self._trainer.state(),
+            "random": self._random.state(),
+            "kept": self._kept,
+            "best": self._best,
+        }
+
+    def _remember(self, state: Tree) -> None:
+        """The inverse of `_memory`."""
+        for part, module in self._modules.items():
+            module.load_state_dict(state["modules"][part])
+        self._trainer.restore(state["trainer"])
+        self._random.restore(state["random"])
+        self._kept = state["kept"]
+        self._best = state["best"]
+
+    def _here(self, tensor: torch.Tensor | None) -> torch.Tensor | None:
+        return None if tensor is None else tensor.to(self._device)
+
     def _embed(self, bottom: nn.Module, split: Split, start: int) -> torch.Tensor:
         assert self._features is not None
         with evaluating(bottom):
@@ -159,6 +183,15 @@ class TorchPassive(TorchLearner):
         self._encoder = self._method.compress.embedding.encoder(key)
         self._importance: torch.Tensor | None = None
         """How much each column of the embedding mattered when a gradient last came."""
+
+    def _memory(self) -> dict[str, Tree]:
+        own = {"encoder": self._encoder.state(), "importance": self._importance}
+        return super()._memory() | own
+
+    def _remember(self, state: Tree) -> None:
+        super()._remember(state)
+        self._encoder.restore(state["encoder"])
+        self._importance = self._here(state["importance"])
 
     def pack(self, exchange: Exchange) -> Packed:
         """The embedding in the method's encoding."""
