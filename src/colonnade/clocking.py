@@ -12,14 +12,18 @@ from colonnade.errors import JobError
 from colonnade.job.records import Job
 from colonnade.models.top import build_top
 from colonnade.party.active import Active
+from colonnade.party.attend import Seat
 from colonnade.party.build import DTYPES
 from colonnade.party.null import NullActive, NullPassive, Record, Sizes
 from colonnade.party.passive import Passive
+from colonnade.party.setup import Setup
 from colonnade.prepare import Contract
-from colonnade.simulation import Parties, record, run_parties
+from colonnade.simulation import record, run_parties
+from colonnade.track.checkpoints import Store
 from colonnade.track.history import History, Row
 from colonnade.track.metrics import METRICS, Metric
 from colonnade.track.run import EVALUATION_FIELDS, Run
+from colonnade.world.base import World
 from colonnade.world.links import Rule
 from colonnade.world.simulator import Simulator
 
@@ -81,6 +85,8 @@ def reclock(run: Run, job: Job, *, rules: Sequence[Rule] = ()) -> Run:
         )
     if run.status == "interrupted":
         raise JobError("a run that was interrupted has no end to clock: simulate the job instead")
+    if run.sizes is None:
+        raise JobError("a run over the network has its own clock: simulate the job instead")
     widths = {name: run.sizes.widths.get(name, 0) for name in job.parties}
     contract = Contract.of(job, run.sizes.rows["train"], run.sizes.rows["test"], widths)
     if contract.method.by_clock:
@@ -121,14 +127,35 @@ def _clocked(
     job = contract.job
     simulator = Simulator(job, rules)
     history = History(contract.plan.per_epoch)
-    own = contract.methods()
-    parties: Parties = {}
-    for name, world in simulator.worlds.items():
-        setup = contract.setup(name)
-        if name == job.active:
-            leader = NullActive(name, own, sizes, measured)
-            parties[name] = Active(world, setup, leader, contract.evaluations(metric), history)
-        else:
-            parties[name] = Passive(world, setup, NullPassive(name, own[name], sizes))
-    status = run_parties(simulator, parties, None)
+    seats = null_seats(contract, sizes, metric, history, measured)
+    status, parties = run_parties(simulator, seats, None)
     return record(contract, metric, status, history, simulator, parties, sizes, {})
+
+
+def null_seats(
+    contract: Contract,
+    sizes: Sizes,
+    metric: Metric,
+    history: History,
+    measured: Record,
+    stores: Mapping[str, Store] | None = None,
+) -> dict[str, Seat]:
+    """Everybody's place, with learners that learn nothing."""
+    own = contract.methods()
+
+    def active(world: World, setup: Setup) -> Active:
+        learner = NullActive(world.me, own, sizes, measured)
+        return Active(world, setup, learner, contract.evaluations(metric), history, history)
+
+    def passive(world: World, setup: Setup) -> Passive:
+        return Passive(world, setup, NullPassive(world.me, own[world.me], sizes))
+
+    return {
+        name: contract.seat(
+            name,
+            active if name == contract.job.active else passive,
+            (stores or {}).get(name),
+            sizes.known,
+        )
+        for name in contract.job.parties
+    }

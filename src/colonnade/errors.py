@@ -4,9 +4,12 @@
     ├── RequestError        the request is wrong; one sentence with the cure; exit code 2
     │   ├── JobError        a job file or a --set is wrong
     │   └── DataError       a table, an array or a named data set is wrong or missing
+    ├── StoppedError        somebody wanted it to stop; exit code 130
     └── FailedError         the job began and could not go on; exit code 1
         ├── DeadlockError   everybody waits and nothing is under way
         ├── PartyError      a party refused another's message, or broke the protocol
+        │   └── AbsentError a party did not come within the job's timeouts
+        ├── CheckpointError a checkpoint cannot be written (colonnade.track.checkpoints)
         └── WireError       bytes that are not a message of ours
 
 Our own mistakes are not here: they assert.
@@ -38,6 +41,12 @@ class DataError(RequestError):
     """A table, an array or a named data set is wrong or cannot be found."""
 
 
+class StoppedError(ColonnadeError):
+    """Somebody asked for the end: the message says what was kept."""
+
+    exit_code = 130
+
+
 class FailedError(ColonnadeError):
     """The job began and could not go on."""
 
@@ -48,6 +57,10 @@ class DeadlockError(FailedError):
 
 class PartyError(FailedError):
     """A party refused what another sent, or another did not keep to the protocol."""
+
+
+class AbsentError(PartyError):
+    """A party was awaited for as long as the job's timeouts allow, and did not come."""
 
 
 class WireError(FailedError):

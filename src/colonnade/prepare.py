@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,20 +14,26 @@ from colonnade.data.assemble import assemble
 from colonnade.data.batches import BatchPlan
 from colonnade.data.vertical import VerticalData
 from colonnade.errors import JobError, nearest
-from colonnade.job.digest import digest
 from colonnade.job.records import Job, first_step
+from colonnade.job.terms import digest
+from colonnade.job.terms import terms as terms_of
 from colonnade.party.active import Active
+from colonnade.party.attend import Seat
 from colonnade.party.build import DTYPES, Bottom, Ground, build_active, build_bottom, build_passive
-from colonnade.party.evaluation import Evaluations, Observer
+from colonnade.party.evaluation import Evaluations, Observer, Recorded
+from colonnade.party.greeting import Known
 from colonnade.party.method import Method
 from colonnade.party.null import Sizes
 from colonnade.party.objective import Objective
 from colonnade.party.passive import Passive
 from colonnade.party.setup import Setup
 from colonnade.policies.pace import Timing
+from colonnade.track.checkpoints import Store
 from colonnade.track.metrics import Metric, choose
 from colonnade.wire.messages import Hello
 from colonnade.world.base import World
+
+Program = Active | Passive
 
 EPOCHS = 10
 """How long a job trains that says neither epochs nor rounds."""
@@ -44,6 +50,8 @@ class Contract:
     widths: Mapping[str, int]
     """How wide every party's embedding is; 0 for a label-only active party."""
     test_count: int
+    clocked: bool = True
+    """Whether the parties are as fast as the job says; over the network they are measured."""
 
     @classmethod
     def of(cls, job: Job, train_count: int, test_count: int, widths: Mapping[str, int]) -> Contract:
@@ -53,25 +61,53 @@ class Contract:
         rounds = train.rounds or (train.epochs or EPOCHS) * plan.per_epoch
         return cls(job, methods.build(job.method), plan, rounds, widths, test_count)
 
-    def setup(self, name: str) -> Setup:
+    def setup(self, name: str, start: int = 0, store: Store | None = None) -> Setup:
         """What a party's program starts from."""
-        hello = Hello(
-            party=name,
-            digest=digest(self.job, self.method.composition(), self.widths),
-            rows=self.plan.rows,
-            test_rows=self.test_count,
-            width=self.widths[name],
+        return Setup(
+            self.method,
+            self.plan,
+            self.rounds,
+            len(self.job.parties),
+            agreed=self.method.local.at_start(name, self.timings()),
+            checkpoint_every=self.job.train.checkpoint_every,
+            store=store,
+            start=start,
+            stops_together=self.job.recovery.on_stop == "stop",
         )
-        agreed = self.method.local.at_start(name, self.timings())
-        return Setup(self.method, self.plan, self.rounds, len(self.job.parties), hello, agreed)
+
+    def seat(
+        self,
+        name: str,
+        build: Callable[[World, Setup], Program],
+        store: Store | None = None,
+        known: Known | None = None,
+    ) -> Seat:
+        """A party's place, where everything is known of everybody beforehand."""
+        terms, counts = self.terms(), (self.plan.rows, self.test_count)
+        known = known or Known()
+        hello = Hello(name, digest(terms), *counts, self.widths[name], known.fingerprint)
+        welcome = known.welcome(hello, self.widths)
+        return Seat(
+            hello=hello,
+            terms=terms,
+            build=lambda world, answer: build(world, self.setup(name, answer.start, store)),
+            answer=(lambda heard: welcome) if name == self.job.active else None,
+            store=store,
+        )
+
+    def terms(self) -> dict[str, str]:
+        """What all parties must agree on."""
+        return terms_of(self.job, self.method.composition())
 
     def methods(self) -> dict[str, Method]:
         """The method with what each party has of its own."""
-        return {name: _own(self.method, self.job, name) for name in self.job.parties}
+        return {name: own_method(self.method, self.job, name) for name in self.job.parties}
 
     def timings(self) -> dict[str, Timing] | None:
         """What the job says beforehand of the parties' speeds; None where they are measured."""
         found: dict[str, Timing] = {}
+        if not self.clocked:
+            return None
         for name in (party for party, width in self.widths.items() if width):
             costs, link = self.job.compute.of(name), self.job.network.of(name)
             if "measured" in (costs.forward, costs.backward):
@@ -93,7 +129,8 @@ class Contract:
         )
 
 
-def _own(method: Method, job: Job, name: str) -> Method:
+def own_method(method: Method, job: Job, name: str) -> Method:
+    """The method with what a party has of its own."""
     party = job.parties[name]
     misplaced = "gradient" if name == job.active else "top"
     if misplaced in party.compress:
@@ -137,19 +174,33 @@ class Prepared:
             top=[tuple(parameter.shape) for parameter in top.parameters()],
             labels=torch.int64 if self.objective.name == "cross_entropy" else dtype,
             weighted=self.data.labels.weights is not None,
+            known=self._known(),
         )
 
-    def active(self, world: World, observer: Observer) -> Active:
-        """The active party, ready to run in a world."""
-        name = self.contract.job.active
-        learner = build_active(self.ground(), self.bottoms[name], self.data.labels, self.metrics)
-        evaluations = self.contract.evaluations(self.metrics[0])
-        return Active(world, self.contract.setup(name), learner, evaluations, observer)
+    def seat(
+        self,
+        name: str,
+        observer: Observer,
+        history: Recorded | None = None,
+        store: Store | None = None,
+    ) -> Seat:
+        """A party's place; the observer and the history are the active party's."""
 
-    def passive(self, name: str, world: World) -> Passive:
-        """A passive party, ready to run in a world."""
-        learner = build_passive(self.ground(), name, self.bottoms[name])
-        return Passive(world, self.contract.setup(name), learner)
+        def active(world: World, setup: Setup) -> Active:
+            learner = build_active(
+                self.ground(), self.bottoms[name], self.data.labels, self.metrics
+            )
+            evaluations = self.contract.evaluations(self.metrics[0])
+            return Active(world, setup, learner, evaluations, observer, history)
+
+        def passive(world: World, setup: Setup) -> Passive:
+            return Passive(world, setup, build_passive(self.ground(), name, self.bottoms[name]))
+
+        build = active if name == self.contract.job.active else passive
+        return self.contract.seat(name, build, store, self._known())
+
+    def _known(self) -> Known:
+        return self.objective.known(self.data.fingerprint)
 
     def preprocessing(self, name: str) -> str | None:
         """How a party's table became numbers, as JSON; None when it has no table."""
@@ -167,7 +218,7 @@ def prepare(
     data = assemble(job) if data is None else data
     modules = dict(models or {})
     for name in job.parties:
-        _own(method, job, name)
+        own_method(method, job, name)
     _check(job, data, modules, method)
     bottoms = {
         name: build_bottom(job, name, data.features[name], modules.get(name))

@@ -11,10 +11,10 @@ from torch import nn
 from colonnade.data.vertical import VerticalData
 from colonnade.job.records import Job
 from colonnade.party.active import Active
+from colonnade.party.attend import Seat, attend
 from colonnade.party.evaluation import Evaluation, Observer
 from colonnade.party.null import Sizes
 from colonnade.party.passive import Passive
-from colonnade.party.setup import Outcome
 from colonnade.prepare import Contract, Prepared, prepare
 from colonnade.track.history import History, Row
 from colonnade.track.metrics import Metric
@@ -71,15 +71,10 @@ def simulate_prepared(
     job = contract.job
     simulator = Simulator(job, rules)
     history = History(contract.plan.per_epoch)
-    observer = _Fan([history, *observers])
-    parties: Parties = {
-        name: prepared.active(world, observer)
-        if name == job.active
-        else prepared.passive(name, world)
-        for name, world in simulator.worlds.items()
-    }
+    observer = Fan([history, *observers])
+    seats = {name: prepared.seat(name, observer, history) for name in job.parties}
     with _torch_threads(threads):
-        status = run_parties(simulator, parties, should_stop)
+        status, parties = run_parties(simulator, seats, should_stop)
     preprocessing = {name: prepared.preprocessing(name) for name in job.parties}
     return record(
         contract,
@@ -105,15 +100,16 @@ def _torch_threads(threads: int) -> Iterator[None]:
 
 
 def run_parties(
-    simulator: Simulator, parties: Parties, should_stop: Callable[[], bool] | None
-) -> str:
-    """Run all programs to their end, and say why they ended."""
-    programs = {name: party.run() for name, party in parties.items()}
+    simulator: Simulator, seats: Mapping[str, Seat], should_stop: Callable[[], bool] | None
+) -> tuple[str, Parties]:
+    """Run everybody to the end; why they ended, and the programs."""
+    worlds = simulator.worlds
+    programs = {name: attend(worlds[name], seat) for name, seat in seats.items()}
     try:
-        outcomes = simulator.run(programs, should_stop)
+        status = simulator.run(programs, should_stop)[simulator.job.active].reason
     except Interrupted:
-        return "interrupted"
-    return outcomes[simulator.job.active].reason
+        status = "interrupted"
+    return status, {name: seat.seated(worlds[name]) for name, seat in seats.items()}
 
 
 def record(
@@ -138,7 +134,9 @@ def record(
         per_epoch=contract.plan.per_epoch,
         time_s=max(outcome.view.finished_ns for outcome in outcomes.values()) / 1e9,
         history=history.evaluations,
-        losses=_with_efforts(history.rounds, outcomes),
+        losses=with_efforts(
+            history.rounds, {name: outcome.view.efforts for name, outcome in outcomes.items()}
+        ),
         sizes=sizes,
         parties={
             name: PartyRun(
@@ -160,10 +158,9 @@ def record(
     )
 
 
-def _with_efforts(rows: list[Row], outcomes: Mapping[str, Outcome]) -> list[Row]:
+def with_efforts(rows: list[Row], efforts: Mapping[str, Sequence[tuple[int, float]]]) -> list[Row]:
     """Each round's row with every party's updates and rate, where all go through the rounds
     together."""
-    efforts = {name: outcome.view.efforts for name, outcome in outcomes.items()}
     if all(len(made) == len(rows) for made in efforts.values()):
         for name, made in efforts.items():
             updates, rate = f"updates_{name}", f"rate_{name}"
@@ -172,18 +169,20 @@ def _with_efforts(rows: list[Row], outcomes: Mapping[str, Outcome]) -> list[Row]
     return rows
 
 
-class _Fan:
+class Fan:
     """Tells several observers what it is told."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
 
     def on_round(self, round: int, now_ns: int, loss: float) -> None:
+        """A round was aggregated."""
         for observer in self._observers:
             observer.on_round(round, now_ns, loss)
 
     def on_evaluation(
         self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool
     ) -> None:
+        """A round was judged."""
         for observer in self._observers:
             observer.on_evaluation(evaluation, now_ns, measured, best)

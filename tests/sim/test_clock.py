@@ -131,9 +131,9 @@ def test_queued_messages_wait_for_each_other():
     from colonnade.world.links import Pipe
 
     pipe = Pipe.of(Link(latency="5ms", bandwidth="1mbit"), (0,), ())
-    first = pipe.arrival("a", "b", "Embedding", 125, 0)
-    second = pipe.arrival("a", "b", "Embedding", 125, 0)
-    later = pipe.arrival("a", "b", "Embedding", 125, 100 * MS)
+    first = pipe.arrivals("a", "b", "Embedding", 125, 0)[0]
+    second = pipe.arrivals("a", "b", "Embedding", 125, 0)[0]
+    later = pipe.arrivals("a", "b", "Embedding", 125, 100 * MS)[0]
     assert (first, second, later) == (6 * MS, 7 * MS, 106 * MS)
 
 

@@ -82,4 +82,12 @@ def test_the_clock_alone_sends_as_much_as_a_training(method):
     top = msgspec.structs.replace(job.top, hidden=[4])
     clocked = simulate_clock(msgspec.structs.replace(job, top=top), 48, widths)
     assert clocked.time_s == trained.time_s
-    assert clocked.bytes("training") == trained.bytes("training")
+    assert after_greeting(clocked) == after_greeting(trained)
+
+
+def after_greeting(run):
+    """What crossed, but for the greeting, which names the labels that a clock does not have."""
+    return {
+        name: [entry for entry in party.ledger if entry["kind"] not in ("Hello", "Welcome")]
+        for name, party in run.parties.items()
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from colonnade import PartyError, simulate
+from colonnade import JobError, PartyError, simulate
 from tests.small import small
 
 
@@ -35,5 +35,5 @@ def test_another_job_is_refused_before_any_data(monkeypatch):
     case = small(3, rounds=3)
     names = iter(["x", "y", "z"])
     monkeypatch.setattr(prepare, "digest", lambda *_: next(names))
-    with pytest.raises(PartyError, match="has another job"):
+    with pytest.raises(JobError, match="has another job"):
         simulate(case.job, case.data, case.modules)

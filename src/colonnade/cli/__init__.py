@@ -13,6 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli.join import join, stop
+from colonnade.cli.keys import keys
+from colonnade.cli.ledger import ledger
 from colonnade.cli.listing import jobs, methods
 from colonnade.cli.many import compare, demo, sweep
 from colonnade.cli.one import simulate
@@ -30,9 +33,10 @@ app = typer.Typer(
     help="Train one neural network across organisations that hold different columns of the same "
     "rows.\n\nBegin with [bold]colonnade demo[/bold].",
 )
-COMMANDS = (demo, simulate, compare, sweep, methods, jobs, reproduce)
+COMMANDS = (demo, simulate, compare, sweep, join, stop, ledger, methods, jobs, reproduce)
 for _command in COMMANDS:
     app.command()(_command)
+app.add_typer(keys, name="keys")
 
 
 def _show_version(asked: bool) -> None:
@@ -87,9 +91,8 @@ def _refuse(sentence: str, code: int) -> int:
 def _usage_sentence(error: Any, words: Sequence[str]) -> str:
     """What typer says of a usage error, with the nearest command and where to find help."""
     message = error.format_message().rstrip(".")
-    command = words[0]
-    known = [function.__name__ for function in COMMANDS]
+    path = "colonnade" if error.ctx is None else error.ctx.command_path
     if message.startswith("No such command"):
-        return f"there is no command '{command}': {nearest(command, known)}"
-    help_of = f"colonnade {command} --help" if command in known else "colonnade --help"
-    return f"{message[0].lower()}{message[1:]}: see {help_of}"
+        wrong = words[path.count(" ")]
+        return f"there is no command '{wrong}': {nearest(wrong, error.ctx.command.commands)}"
+    return f"{message[0].lower()}{message[1:]}: see {path} --help"

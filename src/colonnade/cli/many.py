@@ -222,7 +222,7 @@ def _sweep(
 @contextmanager
 def _ended_by_signal(kept: str) -> Iterator[None]:
     """Ctrl-C becomes a sentence; a polite kill ends the workers too, and not only us."""
-    from colonnade.cli.screen import StoppedError
+    from colonnade.errors import StoppedError
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)

@@ -71,7 +71,7 @@ def _show(run: Run, as_json: bool) -> None:
 
 def _judge(run: Run, out: Path | None) -> None:
     """An ending that is not as asked for is said, and is an exit code."""
-    from colonnade.cli.screen import StoppedError
+    from colonnade.errors import StoppedError
 
     kept = "" if out is None else f"; the run folder {out} has what there is"
     if run.status == "interrupted":

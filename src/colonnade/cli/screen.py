@@ -11,19 +11,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from colonnade.errors import ColonnadeError
-
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 WIDE = 120
 """How wide a table may be where there is no terminal to say so."""
-
-
-class StoppedError(ColonnadeError):
-    """Somebody pressed Ctrl-C; the message says what was kept."""
-
-    exit_code = 130
 
 
 def stderr() -> Console:

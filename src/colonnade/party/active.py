@@ -10,29 +10,25 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from typing import Any
 
-from colonnade.errors import PartyError
-from colonnade.party.evaluation import Evaluation, Evaluations, Observer
-from colonnade.party.greeting import welcome
+from colonnade.party.evaluation import Evaluation, Evaluations, Observer, Recorded
+from colonnade.party.intake import accept, waiting_for
 from colonnade.party.learner import ActiveLearner, Aggregate
 from colonnade.party.opening import Uploads, rehearse
+from colonnade.party.program import Program
+from colonnade.party.rest import Rest
 from colonnade.party.setup import Outcome, Setup
 from colonnade.policies.view import Exchange, Role
-from colonnade.wire.messages import (
-    Embedding,
-    EvaluationEmbedding,
-    Failure,
-    Finish,
-    Message,
-    Packed,
-    Status,
-    Upload,
-)
+from colonnade.wire.ledger import Ledger
+from colonnade.wire.messages import Finish, Packed, Status
 from colonnade.world.base import Work, World
 
 
-class Active:
+class Active(Program):
     """The program and its state: `run` leads a job to its end."""
+
+    learner: ActiveLearner
 
     def __init__(
         self,
@@ -41,16 +37,18 @@ class Active:
         learner: ActiveLearner,
         evaluations: Evaluations,
         observer: Observer,
+        history: Recorded | None = None,
     ) -> None:
-        self.world = world
-        self.setup = setup
-        self.method = setup.method
+        super().__init__(world, setup, Role.ACTIVE)
         self.learner = learner
         self.evaluations = evaluations
         self.observer = observer
-        self.view = setup.view(Role.ACTIVE)
+        self.history = history
+        """What the observer has recorded, where that is to be saved with the party."""
+        if history is not None:
+            history.clear()
         self.view.meet(world.peers)
-        self.holds = self.method.local.holds(Role.ACTIVE)
+        self.rest = Rest(self)
         self.inbox: dict[tuple[str, int], Packed] = {}
         """Embeddings that wait, by party and round, in the order in which they came."""
         self.view.waiting = self.inbox.keys()
@@ -59,16 +57,15 @@ class Active:
         """The next round's exchange, with the own forward pass done."""
         self.owed: Exchange | None = None
         """The exchange whose replies have not left, where they leave after the updates."""
-        self.closed = 0
         self.idle_round = -1
         self.losses: list[float] = []
         """Of the aggregations since the last whole round."""
         self.reason: str | None = None
 
     async def run(self) -> Outcome:
-        """Greet, loop, end the job for everybody."""
-        await welcome(self.world, self.setup.hello, self.learner.labels_message())
-        await self._prepare()
+        """Prepare, loop, end the job for everybody."""
+        if self.setup.start == 0:
+            await self._prepare()
         while not await self._act():
             await self._drain()
         assert self.reason is not None
@@ -79,54 +76,47 @@ class Active:
         self.learner.settle(best, judged=self.setup.rounds)
         return self.outcome(self.reason)
 
-    def outcome(self, reason: str) -> Outcome:
-        """What the party has at this instant."""
-        return Outcome.of(self.view, self.learner, reason)
+    def state(self, ledger: Ledger) -> dict[str, Any]:
+        """Everything the party needs to go on from here, at rest."""
+        return super().state(ledger) | {
+            "idle_round": self.idle_round,
+            "losses": list(self.losses),
+            "evaluations": self.evaluations.state(),
+            "history": None if self.history is None else self.history.state(),
+        }
+
+    def restore(self, state: Any) -> None:
+        """Go back to what was saved."""
+        super().restore(state)
+        self.idle_round, self.losses = state["idle_round"], list(state["losses"])
+        self.evaluations.restore(state["evaluations"])
+        if self.history is not None:
+            self.history.restore(state["history"])
+        # What had come beyond the rest comes again.
+        self.view.arrived = dict(self.view.answered)
 
     async def _prepare(self) -> None:
         """What the method wants done before the first round."""
         parts = (Work.TOP, Work.FORWARD, Work.BACKWARD)[: 3 if self.learner.has_features else 1]
         await rehearse(self.world, self.setup, self.learner, self.view, parts)
         while self.uploads.missing():
-            await self._receive()
+            await self.receive()
 
     async def _drain(self) -> None:
         while self.world.pending():
             # Not by `_receive`: this is done for every message.
             received = await self.world.receive()
             assert received is not None
-            self._accept(*received)
+            accept(self, *received)
         self.view.now_ns = self.world.now()
+        if self.world.stopping is not None or self.rest.leaving:
+            await self.rest.heed()
 
-    async def _receive(self) -> None:
-        received = await self.world.receive(waiting_for=self._waiting_for)
+    async def receive(self) -> None:
+        """Wait for one message and take it in."""
+        received = await self.world.receive(waiting_for=partial(waiting_for, self))
         assert received is not None
-        self._accept(*received)
-
-    def _accept(self, sender: str, message: Message) -> None:
-        if isinstance(message, Embedding):
-            if message.round != self.view.arrived[sender] + 1:
-                raise PartyError(
-                    f"{sender} sent round {message.round} after {self.view.arrived[sender]}"
-                )
-            if message.round - self.view.answered[sender] > self.method.window.most:
-                raise PartyError(
-                    f"{sender} sent round {message.round} and has no reply since round "
-                    f"{self.view.answered[sender]}: the method lets {self.method.window.most} be "
-                    "in flight"
-                )
-            self.view.arrived[sender] = message.round
-            self.inbox[sender, message.round] = message.tensor
-        elif isinstance(message, Status) and self.method.local.reports:
-            self.view.reported[sender] = message.updates
-        elif isinstance(message, Upload) and sender in self.uploads.missing():
-            self.uploads.accept(sender, self.learner.take_upload(sender, message))
-        elif isinstance(message, EvaluationEmbedding):
-            self.evaluations.accept(sender, message)
-        elif isinstance(message, Failure):
-            raise PartyError(f"{sender} failed: {message.reason}")
-        else:
-            raise PartyError(f"{sender} sent a {type(message).__name__} to the active party")
+        accept(self, *received)
 
     async def _act(self) -> bool:
         """Do the first thing that applies; True when the job is over."""
@@ -147,6 +137,8 @@ class Active:
         elif over and not self.evaluations.pending:
             self.reason = self.reason or "end"
             return True
+        elif not over and view.round >= self.cuts.next and self.rest.comes():
+            await self.rest.come()
         elif not over and self.inbox and (turn := self.method.quorum.turn(view)) is not None:
             await self._aggregate(*turn)
         elif not self.holds and not over and (exchange := local.next(view)) is not None:
@@ -161,7 +153,7 @@ class Active:
         if self.idle_round != self.view.round:
             self.idle_round = self.view.round
             self.method.window.on_first_idle(self.view)
-        await self._receive()
+        await self.receive()
 
     async def _begin(self, round: int) -> Exchange:
         """The own forward pass of a round."""
@@ -288,13 +280,3 @@ class Active:
         is_best = self.evaluations.best == evaluation.round
         self.observer.on_evaluation(evaluation, self.world.now(), measured, is_best)
         self.reason = self.reason or reason
-
-    def _waiting_for(self) -> str:
-        if self.view.round == self.view.rounds or self.reason is not None:
-            return f"the evaluation embeddings of {', '.join(self.evaluations.missing())}"
-        if late := self.uploads.missing():
-            return f"the embeddings of all rows from {', '.join(late)}"
-        if self.method.quorum.remembers:
-            return f"an embedding from any of {', '.join(self.world.peers)}"
-        late = [peer for peer, newest in self.view.arrived.items() if newest < self.view.round]
-        return f"the embedding of round {self.view.round} from {', '.join(late)}"

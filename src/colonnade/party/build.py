@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,8 @@ def secret_seed(job: Job, name: str) -> int:
 class Bottom:
     """A party's bottom model and features on its device; both None for a label-only party."""
 
-    module: nn.Module | None
+    build: Callable[[], nn.Module] | None
+    """The bottom model with its first weights."""
     features: dict[Split, torch.Tensor] | None
     width: int
     device: torch.device
@@ -62,15 +63,24 @@ def build_bottom(job: Job, name: str, columns: Columns, module: nn.Module | None
         "train": _tensor(columns.train, dtype, device),
         "test": _tensor(columns.test, dtype, device),
     }
-    if module is None:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(secret_seed(job, name))
-            row_shape = tuple(features["train"].shape[1:])
-            module = models.build(party.model, row_shape, f"parties.{name}.model")
-    else:
-        module = copy.deepcopy(module)
-    module = module.to(device=device, dtype=dtype).train()
-    return Bottom(module, features, _width(module, features["train"][:2], name), device)
+
+    def build() -> nn.Module:
+        if module is not None:
+            built = copy.deepcopy(module)
+        else:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(secret_seed(job, name))
+                row_shape = tuple(features["train"].shape[1:])
+                built = models.build(party.model, row_shape, f"parties.{name}.model")
+        return built.to(device=device, dtype=dtype).train()
+
+    width = _width(build(), features["train"][:2], name)
+    if party.width not in (None, width):
+        raise JobError(
+            f"parties.{name}.width is {party.width} and its model gives {width}: "
+            "change the width, or the model's embedding"
+        )
+    return Bottom(build, features, width, device)
 
 
 def _tensor(array: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -114,6 +124,8 @@ class Ground:
     objective: Objective
     top: nn.Module | None
     """A ready-made top model; None builds the job's."""
+    spread: Callable[[str, nn.Module], nn.Module] = lambda name, module: module
+    """Spreads the model of a part (`bottom`, `top`) over several processes, where there are any."""
 
     def place(self, name: str, bottom: Bottom) -> Place:
         """Where a party's learner computes."""
@@ -132,8 +144,8 @@ class Ground:
 
 def build_passive(ground: Ground, name: str, bottom: Bottom) -> TorchPassive:
     """A passive party's learner; it knows the top model only where snapshots are exchanged."""
-    assert bottom.module is not None
-    modules = {"bottom": bottom.module}
+    assert bottom.build is not None
+    modules = {"bottom": ground.spread("bottom", bottom.build())}
     common = (
         modules,
         bottom.features,
@@ -160,9 +172,9 @@ def build_active(
     """The active party's learner."""
     name, objective = ground.job.active, ground.objective
     dtype = DTYPES[ground.job.train.dtype]
-    modules = {"top": ground.build_top(bottom)}
-    if bottom.module is not None:
-        modules = {"bottom": bottom.module} | modules
+    modules = {"top": ground.spread("top", ground.build_top(bottom))}
+    if bottom.build is not None:
+        modules = {"bottom": ground.spread("bottom", bottom.build())} | modules
     weights = labels.weights
     method = ground.methods[name]
     learner = SnapshotActive if method.exchange.shares_labels else TorchActive

@@ -1,58 +1,117 @@
 """The first words between parties: nothing of the data leaves before both sides know that they
-mean the same job. Greeting is off the clock."""
+mean the same job, and from which round they go on. Greeting is off the clock."""
 
 from __future__ import annotations
 
-from colonnade.errors import PartyError
-from colonnade.wire.messages import Failure, Hello, Labels, Message
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from colonnade.errors import JobError, PartyError
+from colonnade.job.terms import differences
+from colonnade.wire.messages import Failure, Hello, Labels, Message, Terms, Welcome
 from colonnade.world.base import World
 
 
-async def introduce(world: World, hello: Hello) -> None:
+@dataclass(frozen=True)
+class Known:
+    """What the parties say of rows and labels as they greet, beside their number."""
+
+    fingerprint: str = ""
+    task: str = ""
+    classes: int = 0
+    class_weights: tuple[float, ...] = ()
+
+    def welcome(self, hello: Hello, widths: Mapping[str, int]) -> Welcome:
+        """The active party's answer, when all are there and begin at the beginning."""
+        labels = self.task, self.classes, self.class_weights
+        return Welcome(hello.party, hello.digest, 0, dict(widths), *labels)
+
+
+async def introduce(world: World, hello: Hello, terms: Mapping[str, str]) -> Welcome:
     """A passive party's greeting: say who one is, and hear that the job is the same."""
     (active,) = world.peers
     with world.off_clock():
         await world.send(active, hello)
-        received = await world.receive(waiting_for=lambda: f"{active}'s Hello")
-    assert received is not None
-    message = received[1]
-    if isinstance(message, Failure):
-        raise PartyError(f"{active} refused: {message.reason}")
-    if not isinstance(message, Hello):
-        raise PartyError(f"{active} began with {type(message).__name__} and no Hello")
-    if message.digest != hello.digest:
-        raise PartyError(f"{active} has another job: compare the job files")
+        received = await world.receive(waiting_for=lambda: f"{active}: a welcome")
+        assert received is not None
+        message = received[1]
+        if isinstance(message, Failure):
+            raise PartyError(f"{active} refused: {message.reason}")
+        if isinstance(message, Terms):
+            lines = differences(terms, message.fields, hello.party, active)
+            sentence = f"{active} has another job: {'; '.join(lines) or 'their digests differ'}"
+            await world.send(active, Failure(sentence))
+            raise JobError(sentence)
+    if not isinstance(message, Welcome):
+        raise PartyError(f"{active} began with {type(message).__name__} and no welcome")
+    if message.digest != hello.digest or message.start not in (0, *hello.checkpoints):
+        raise PartyError(f"{active} has another job, or wants another start: compare the job files")
+    return message
 
 
-async def welcome(world: World, hello: Hello, labels: Labels | None) -> None:
-    """The active party's greeting: hear everybody, then answer, with the labels where the method
-    shares them."""
-    waiting = list(world.peers)
+async def hear(world: World, mine: Hello, terms: Mapping[str, str]) -> dict[str, Hello]:
+    """The active party's part: hear everybody. Who does not fit is told why, and may come again
+    with another file; the others are not harmed."""
+    heard: dict[str, Hello] = {}
+
+    def missing() -> str:
+        return f"{', '.join(peer for peer in world.peers if peer not in heard)}: a Hello"
+
     with world.off_clock():
-        while waiting:
-            received = await world.receive(waiting_for=lambda: f"the Hello of {', '.join(waiting)}")
+        while len(heard) < len(world.peers):
+            received = await world.receive(waiting_for=missing)
             assert received is not None
             peer, message = received
-            fault = _fault(hello, peer, message)
-            if fault is not None:
-                for other in world.peers:
-                    await world.send(other, Failure(fault))
-                raise PartyError(fault)
-            waiting.remove(peer)
+            if isinstance(message, Failure):
+                world.refused(peer, message.reason)
+            elif isinstance(message, Hello) and message.digest != mine.digest:
+                await world.send(peer, Terms(dict(terms)))
+            elif (fault := _fault(mine, terms, peer, message)) is not None:
+                await world.send(peer, Failure(fault))
+                world.refused(peer, fault)
+            else:
+                assert isinstance(message, Hello)
+                heard[peer] = message
+    return heard
+
+
+async def welcome(world: World, message: Welcome, labels: Labels | None) -> None:
+    """Answer everybody, with the labels where the method shares them and they are not known."""
+    with world.off_clock():
         for peer in world.peers:
-            await world.send(peer, hello)
-            if labels is not None:
+            await world.send(peer, message)
+            if labels is not None and message.start == 0:
                 await world.send(peer, labels)
 
 
-def _fault(mine: Hello, peer: str, message: Message) -> str | None:
+def newest_common(checkpoints: Sequence[Sequence[int]]) -> int:
+    """The newest round from which everybody can go on; the beginning where there is none.
+
+    >>> newest_common([(0, 20, 40), (20, 40, 60), (40, 20)])
+    40
+    >>> newest_common([(20,), ()])
+    0
+    """
+    return max(set(checkpoints[0]).intersection(*checkpoints[1:]) | {0})
+
+
+def _fault(mine: Hello, terms: Mapping[str, str], peer: str, message: Message) -> str | None:
     if not isinstance(message, Hello) or message.party != peer:
         return f"{peer} did not introduce itself"
-    if message.digest != mine.digest:
-        return f"{peer} has another job than {mine.party}: compare the job files"
     if (message.rows, message.test_rows) != (mine.rows, mine.test_rows):
         return (
             f"{peer} has {message.rows} training and {message.test_rows} held-out rows, "
             f"{mine.party} has {mine.rows} and {mine.test_rows}: align the rows first"
+        )
+    if message.fingerprint != mine.fingerprint:
+        return (
+            f"{peer} and {mine.party} have as many rows, but other ids or another order: "
+            "align the rows first"
+        )
+    declared = terms.get(f"parties.{peer}.width")
+    if message.width < 1 or declared not in (None, str(message.width)):
+        return (
+            f"the embedding of {peer} is {message.width} wide, the job says "
+            f"{declared or '1 or more'}: change its model, or parties.{peer}.width in the job"
         )
     return None

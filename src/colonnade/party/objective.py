@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
 import torch
 from torch.nn import functional as F
 
 from colonnade.errors import JobError
 from colonnade.job.records import Train
+from colonnade.party.greeting import Known
 
 Task = Literal["binary", "multiclass", "regression"]
 FITS: dict[str, tuple[Task, ...]] = {
@@ -31,6 +34,7 @@ class Objective:
 
     def __init__(self, train: Train, task: Task, classes: int, labels: torch.Tensor) -> None:
         self.task = task
+        self.classes = classes
         self.name = DEFAULT[task] if train.loss == "auto" else train.loss
         if task not in FITS[self.name]:
             fitting = [name for name, tasks in FITS.items() if task in tasks]
@@ -43,6 +47,22 @@ class Objective:
         self.outputs = classes if self.name == "cross_entropy" else 1
         self.pos_weight = None if train.pos_weight is None else torch.tensor(train.pos_weight)
         self.class_weights = _class_weights(train, task, classes, labels)
+
+    @classmethod
+    def told(
+        cls, train: Train, task: Task, classes: int, class_weights: Sequence[float]
+    ) -> Objective:
+        """The objective at a party that has no labels yet, from what the active party says."""
+        known = msgspec.structs.replace(train, class_weights="none")
+        objective = cls(known, task, classes, torch.empty(0))
+        if class_weights:
+            objective.class_weights = torch.tensor(class_weights, dtype=torch.float64)
+        return objective
+
+    def known(self, fingerprint: str) -> Known:
+        """What the active party says of its rows and labels."""
+        weights = () if self.class_weights is None else tuple(self.class_weights.tolist())
+        return Known(fingerprint, self.task, self.classes, weights)
 
     def prepare(self, labels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Labels in the form that the loss takes."""

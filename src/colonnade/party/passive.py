@@ -10,12 +10,13 @@ from collections import deque
 from functools import partial
 
 from colonnade.errors import PartyError
-from colonnade.party.greeting import introduce
 from colonnade.party.learner import PassiveLearner, Split
 from colonnade.party.opening import rehearse, upload
+from colonnade.party.program import Program
 from colonnade.party.setup import Outcome, Setup
 from colonnade.policies.view import Exchange, Role
 from colonnade.wire.messages import (
+    Barrier,
     Embedding,
     Evaluate,
     EvaluationEmbedding,
@@ -23,6 +24,7 @@ from colonnade.wire.messages import (
     Finish,
     Gradient,
     Labels,
+    Leave,
     Message,
     Snapshot,
     Status,
@@ -30,17 +32,15 @@ from colonnade.wire.messages import (
 from colonnade.world.base import Work, World
 
 
-class Passive:
+class Passive(Program):
     """The program and its state: `run` takes part in a job until the active party ends it."""
 
+    learner: PassiveLearner
+
     def __init__(self, world: World, setup: Setup, learner: PassiveLearner) -> None:
-        self.world = world
-        self.setup = setup
-        self.method = setup.method
+        super().__init__(world, setup, Role.PASSIVE)
         self.learner = learner
         (self.active,) = world.peers
-        self.view = setup.view(Role.PASSIVE)
-        self.holds = self.method.local.holds(Role.PASSIVE)
         self.yields = self.method.local.yields(Role.PASSIVE)
         self.reports = self.method.local.reports
         between = self.method.window.most > 1 or not self.holds
@@ -49,24 +49,24 @@ class Passive:
         self.in_flight: dict[int, Exchange] = {}
         self.replies: deque[Exchange] = deque()
         self.evaluations: deque[Evaluate] = deque()
-        self.closed = 0
+        self.reopens = False
+        """After a rest: as many batches as the window holds are sent at once."""
+        self.barriers: deque[Barrier] = deque()
+        """Where rounds are a party's own: the calls to come to rest, and then to save."""
+        self.resting = False
         self.finish: Finish | None = None
 
     async def run(self) -> Outcome:
-        """Greet, loop, and hand over what was learnt."""
-        await introduce(self.world, self.setup.hello)
-        await upload(self.world, self.setup, self.learner)
-        parts = (Work.FORWARD, Work.BACKWARD)
-        await rehearse(self.world, self.setup, self.learner, self.view, parts)
+        """Prepare, loop, and hand over what was learnt."""
+        if self.setup.start == 0:
+            await upload(self.world, self.setup, self.learner)
+            parts = (Work.FORWARD, Work.BACKWARD)
+            await rehearse(self.world, self.setup, self.learner, self.view, parts)
         while not await self._act():
             await self._drain()
         assert self.finish is not None
         self.learner.settle(self.finish.best, judged=self.setup.rounds)
         return self.outcome(self.finish.reason)
-
-    def outcome(self, reason: str) -> Outcome:
-        """What the party has at this instant."""
-        return Outcome.of(self.view, self.learner, reason)
 
     async def _drain(self) -> None:
         """Take in everything that is here; wait only if `_act` found nothing to do."""
@@ -93,6 +93,8 @@ class Passive:
             self.evaluations.append(message)
         elif isinstance(message, Finish):
             self.finish = message
+        elif isinstance(message, Barrier):
+            self._accept_barrier(message)
         elif isinstance(message, Labels):
             self.learner.learn_labels(message)
         elif isinstance(message, Failure):
@@ -116,9 +118,12 @@ class Passive:
             await self._use_reply()
         elif self.finish is not None and view.round > self.finish.round:
             return True
+        elif view.round == self.cuts.next and self.finish is None:
+            await self._rest()
+        elif self.barriers and view.in_flight == 0 and self.finish is None:
+            await self._heed(self.barriers.popleft())
         elif self._goes_on() and self.method.window.may_send(view):
-            await self._send_next()
-            view.sent_since_fresh = True
+            await self._send()
         elif self._fills() and (exchange := self.method.local.next(view)) is not None:
             await self._update_locally(exchange)
         else:
@@ -128,7 +133,44 @@ class Passive:
         return False
 
     def _goes_on(self) -> bool:
-        return self.finish is None and self.view.sent < self.view.rounds
+        at_rest = self.resting or self.barriers
+        return self.finish is None and self.view.sent < self._limit() and not at_rest
+
+    def _limit(self) -> int:
+        """The batch up to which may be sent: the last one, or the next rest."""
+        return min(self.view.rounds, self.cuts.next)
+
+    def _accept_barrier(self, message: Barrier) -> None:
+        if not self.method.quorum.in_step:
+            self.barriers.append(message)
+        elif message.round < max(self.view.sent, self.view.round + 1):
+            raise PartyError(f"{self.active} wants a rest at round {message.round}, which is past")
+        else:
+            self.cuts.order(message.round, message.leaving)
+
+    async def _rest(self) -> None:
+        """Nothing is in flight: save, and go on with a full window."""
+        round = self.cuts.next
+        await self.save(round, self.world.ledger, self.cuts.passed())
+        self.reopens = True
+
+    async def _heed(self, barrier: Barrier) -> None:
+        """The first call is answered when nothing is in flight; at the second, all are so far."""
+        self.resting = not self.resting
+        if self.resting:
+            await self.world.send(self.active, Barrier(barrier.round))
+        else:
+            await self.save(barrier.round, self.world.ledger, barrier.leaving)
+
+    async def _send(self) -> None:
+        """The next batch, or, after a rest, as many as the window holds."""
+        view = self.view
+        if self.reopens:
+            self.reopens = False
+            for _ in range(min(view.window.size, self._limit() - view.sent) - 1):
+                await self._send_next()
+        await self._send_next()
+        view.sent_since_fresh = True
 
     def _fills(self) -> bool:
         return self.finish is None and not self.holds
@@ -148,6 +190,9 @@ class Passive:
         view.actions.append((self.world.now(), "send", exchange.round))
         view.sent += 1
         view.in_flight_max = max(view.in_flight_max, view.in_flight)
+        if self.world.stopping is not None and not self.asked_to_leave:
+            self.asked_to_leave = True
+            await self.world.send(self.active, Leave(exchange.round, self.world.stopping))
         if self.reports:
             status = Status(exchange.round, self.method.local.expected(view))
             await self.world.send(self.active, status)
@@ -156,7 +201,7 @@ class Passive:
     async def _use_reply(self) -> None:
         """The fresh update, after as many new batches as the window wants under way first."""
         view, learner = self.view, self.learner
-        for _ in range(min(self.method.window.refill(view), view.rounds - view.sent)):
+        for _ in range(min(self.method.window.refill(view), self._limit() - view.sent)):
             await self._send_next()
         exchange = self.replies.popleft()
         view.replies -= 1
@@ -198,5 +243,5 @@ class Passive:
 
     def _waiting_for(self) -> str:
         if self.in_flight:
-            return f"{self.active}'s reply to round {min(self.in_flight)}"
-        return f"{self.active} to end the job"
+            return f"{self.active}: the reply to round {min(self.in_flight)}"
+        return f"{self.active}: to end the job"

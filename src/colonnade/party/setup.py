@@ -8,7 +8,7 @@ from colonnade.data.batches import BatchPlan
 from colonnade.party.learner import Learner, Weights
 from colonnade.party.method import Method
 from colonnade.policies.view import Role, View
-from colonnade.wire.messages import Hello
+from colonnade.track.checkpoints import Store
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,16 @@ class Setup:
     rounds: int
     parties: int
     """How many parties hold a part of the model."""
-    hello: Hello
-    """How the party introduces itself."""
-
     agreed: int = 1
     """How many updates on an exchange were agreed on beforehand."""
+    checkpoint_every: int | None = None
+    """Rounds from one rest to the next, at which the parties save what they have."""
+    store: Store | None = None
+    """Where to save it; a party without one rests all the same, since the others do."""
+    start: int = 0
+    """The checkpoint from which the party goes on; 0 is the beginning."""
+    stops_together: bool = False
+    """Whether all parties stop when one does as planned."""
 
     def view(self, role: Role) -> View:
         """A party's state before its first round.

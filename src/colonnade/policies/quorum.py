@@ -21,6 +21,11 @@ class QuorumPolicy(Protocol):
         ...
 
     @property
+    def in_step(self) -> bool:
+        """Whether all parties go through the same rounds."""
+        ...
+
+    @property
     def uploads(self) -> bool:
         """Whether the passive parties begin by sending the embeddings of all training rows."""
         ...
@@ -43,6 +48,7 @@ class Everyone:
     """Every passive party's embedding of the round."""
 
     remembers = False
+    in_step = True
     uploads = False
 
     def per_round(self, passives: int) -> int:
@@ -68,6 +74,7 @@ class Anyone:
 
     start: Literal["zeros", "upload"] = "zeros"
     remembers = True
+    in_step = False
 
     @property
     def uploads(self) -> bool:

@@ -48,3 +48,21 @@ class History:
                 "best": best,
             }
         )
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.restore({"rounds": [], "evaluations": [], "judged": 0})
+
+    def state(self) -> dict[str, Any]:
+        """All rows, for a checkpoint."""
+        return {
+            "rounds": [dict(row) for row in self.rounds],
+            "evaluations": [dict(row) for row in self.evaluations],
+            "judged": self._judged_rounds,
+        }
+
+    def restore(self, state: Any) -> None:
+        """Go back to the rows of a checkpoint."""
+        self.rounds[:] = state["rounds"]
+        self.evaluations[:] = state["evaluations"]
+        self._judged_rounds = state["judged"]

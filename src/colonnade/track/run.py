@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
+Span = tuple[str, int, int]
+"""What a party did, from when, until when."""
 ROUND_FIELDS = {"round": pa.int64(), "time_s": pa.float64(), "loss": pa.float64()}
 EVALUATION_FIELDS = ROUND_FIELDS | {
     "epoch": pa.float64(),
@@ -50,7 +52,7 @@ class PartyRun:
     busy_s: float
     idle_s: float
     ledger: list[Entry]
-    spans: list[tuple[str, int, int]]
+    spans: Collection[Span]
     weights: Weights
     best_weights: Weights | None
     preprocessing: str | None = None
@@ -76,8 +78,9 @@ class Run:
     """A row for each evaluation."""
     losses: list[Row]
     """A row for each round."""
-    sizes: Sizes = field(repr=False)
-    """How many rows, and how large the tensors that crossed."""
+    sizes: Sizes | None = field(repr=False)
+    """How many rows, and how large the tensors that crossed; None over the network, where nobody
+    knows all of it."""
     parties: dict[str, PartyRun] = field(repr=False)
 
     @property
@@ -146,7 +149,11 @@ class Run:
             },
             "busy_s": {name: party.busy_s for name, party in self.parties.items()},
             "idle_s": {name: party.idle_s for name, party in self.parties.items()},
-            "max_in_flight": {name: self.parties[name].in_flight_max for name in self.job.passives},
+            "max_in_flight": {
+                name: self.parties[name].in_flight_max
+                for name in self.job.passives
+                if name in self.parties
+            },
         }
 
     def frame(self) -> pd.DataFrame:
@@ -165,27 +172,42 @@ class Run:
         out = Path(folder)
         out.mkdir(parents=True, exist_ok=True)
         (out / "job.toml").write_text(dumps(self.job))
-        pq.write_table(_rows_table(self.history, EVALUATION_FIELDS), out / "history.parquet")
-        pq.write_table(_rows_table(self.losses, ROUND_FIELDS), out / "rounds.parquet")
-        pq.write_table(self._timeline(), out / "timeline.parquet")
+        self.save_history(out)
+        spans = {name: party.spans for name, party in self.parties.items()}
+        save_timeline(out / "timeline.parquet", spans)
         ledgers = {name: party.ledger for name, party in self.parties.items()}
         (out / "ledger.json").write_text(json.dumps(ledgers, indent=1) + "\n")
         for name, party in self.parties.items():
-            _save_party(out / "parties" / name, party)
+            save_party(out / "parties" / name, party)
         (out / "summary.json").write_text(json.dumps(self.summary(), indent=1) + "\n")
         return out
 
-    def _timeline(self) -> pa.Table:
-        rows = [(name, *span) for name, party in self.parties.items() for span in party.spans]
-        party, kind, start, end = zip(*rows, strict=True) if rows else ((), (), (), ())
-        return pa.table(
-            {
-                "party": pa.array(party, pa.string()).dictionary_encode(),
-                "kind": pa.array(kind, pa.string()).dictionary_encode(),
-                "start_ns": pa.array(start, pa.int64()),
-                "end_ns": pa.array(end, pa.int64()),
-            }
-        )
+    def save_history(self, out: Path) -> None:
+        """Write what the active party has measured."""
+        pq.write_table(_rows_table(self.history, EVALUATION_FIELDS), out / "history.parquet")
+        pq.write_table(_rows_table(self.losses, ROUND_FIELDS), out / "rounds.parquet")
+
+
+def save_timeline(path: Path, spans: Mapping[str, Iterable[Span]]) -> None:
+    """Write what every party did and when."""
+    rows = [(name, *span) for name, own in spans.items() for span in own]
+    party, kind, start, end = zip(*rows, strict=True) if rows else ((), (), (), ())
+    table = pa.table(
+        {
+            "party": pa.array(party, pa.string()).dictionary_encode(),
+            "kind": pa.array(kind, pa.string()).dictionary_encode(),
+            "start_ns": pa.array(start, pa.int64()),
+            "end_ns": pa.array(end, pa.int64()),
+        }
+    )
+    pq.write_table(table, path)
+
+
+def read_timeline(path: Path) -> list[Span]:
+    """What one party did and when."""
+    table = pq.read_table(path)
+    columns = [table[name].to_pylist() for name in ("kind", "start_ns", "end_ns")]
+    return list(zip(*columns, strict=True))
 
 
 def _rows_table(rows: list[Row], fields: Mapping[str, pa.DataType]) -> pa.Table:
@@ -193,7 +215,8 @@ def _rows_table(rows: list[Row], fields: Mapping[str, pa.DataType]) -> pa.Table:
     return pa.Table.from_pylist(rows) if rows else pa.schema(list(fields.items())).empty_table()
 
 
-def _save_party(folder: Path, party: PartyRun) -> None:
+def save_party(folder: Path, party: PartyRun) -> None:
+    """Write a party's weights, and how its table became numbers."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,7 @@ class Ledger:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Direction, str], list[int]] = {}
         self._training = {"sent": 0, "received": 0}
+        self._last: tuple[str, Direction, type[Message], int] | None = None
 
     def count(self, peer: str, direction: Direction, kind: type[Message], size: int) -> None:
         """Add one message of `size` encoded bytes."""
@@ -47,6 +48,51 @@ class Ledger:
         tally[1] += size
         if kind.PURPOSE != "evaluation":
             self._training[direction] += size
+        self._last = peer, direction, kind, size
+
+    def clear(self) -> None:
+        """Begin again with nothing counted."""
+        self.take(Ledger())
+
+    def copy(self, without_last: bool = False) -> Ledger:
+        """The same counts, or those before the last message."""
+        other = Ledger()
+        other._counts = {key: list(tally) for key, tally in self._counts.items()}
+        other._training = dict(self._training)
+        if without_last:
+            assert self._last is not None
+            peer, direction, kind, size = self._last
+            tally = other._counts[peer, direction, kind.__name__]
+            tally[0] -= 1
+            tally[1] -= size
+            if kind.PURPOSE != "evaluation":
+                other._training[direction] -= size
+        return other
+
+    def take(self, other: Ledger, peer: str | None = None) -> None:
+        """Count what the other has counted, of all peers or of one, and nothing else of them."""
+        mine = self._counts if peer is not None else {}
+        kept = {key: tally for key, tally in mine.items() if key[0] != peer}
+        theirs = {k: list(t) for k, t in other._counts.items() if peer in (None, k[0])}
+        self._counts = kept | theirs
+        for direction in self._training:
+            self._training[direction] = sum(
+                size
+                for (_, way, kind), (_, size) in self._counts.items()
+                if way == direction and _PURPOSE_OF[kind] != "evaluation"
+            )
+
+    @classmethod
+    def of(cls, entries: list[Entry]) -> Ledger:
+        """The ledger of some rows; the inverse of `entries`."""
+        ledger = cls()
+        rows = Ledger()
+        rows._counts = {
+            (row["peer"], row["direction"], row["kind"]): [row["messages"], row["bytes"]]
+            for row in entries
+        }
+        ledger.take(rows)
+        return ledger
 
     def training_bytes(self, direction: Direction) -> int:
         """Bytes of everything but evaluation, which only measures the training."""
@@ -72,4 +118,5 @@ class Ledger:
                 bytes=tally[1],
             )
             for (peer, way, kind), tally in sorted(self._counts.items())
+            if tally[0]
         ]

@@ -83,6 +83,59 @@ class Hello(Message, frozen=True):
     """How many held-out rows the sender has."""
     width: int
     """How wide the sender's embedding is; 0 for a party that sends none."""
+    fingerprint: str = ""
+    """Of the row ids in their order, under the job's seed; only compared, never read."""
+    checkpoints: tuple[int, ...] = ()
+    """The rounds from which the sender can go on, beside the first."""
+
+
+class Welcome(Message, frozen=True):
+    """The active party's answer to everybody's Hello: all are here and mean the same job."""
+
+    KIND = 12
+    party: str
+    """The sender's name."""
+    digest: str
+    """As in Hello."""
+    start: int
+    """The round to begin from: the newest from which all can go on."""
+    widths: dict[str, int]
+    """How wide every party's embedding is."""
+    task: str = ""
+    """What kind of labels there are: a party that computes the loss must know."""
+    classes: int = 0
+    """How many classes there are."""
+    class_weights: tuple[float, ...] = ()
+    """How much the rows of each class count, where they do not all count the same."""
+
+
+class Terms(Message, frozen=True):
+    """What the sender believes the job to be, field by field; sent when the digests differ."""
+
+    KIND = 13
+    fields: dict[str, str]
+    """The value of each field as JSON, by its path."""
+
+
+class Barrier(Message, frozen=True):
+    """Come to rest and save. From the active party: at which round; from a passive one, where
+    rounds are its own: it has."""
+
+    KIND = 14
+    round: int
+    """The name of the checkpoint; where all go through the same rounds, the round to stop at."""
+    leaving: str = ""
+    """Who stops there, as planned."""
+
+
+class Leave(Message, frozen=True):
+    """The sender wants to stop; the active party answers with a Barrier."""
+
+    KIND = 15
+    round: int
+    """The round of the embedding that follows."""
+    reason: str
+    """Why, for the log."""
 
 
 class Embedding(TensorMessage, frozen=True):
@@ -234,5 +287,9 @@ MESSAGES: dict[int, type[Message]] = {
         Labels,
         Status,
         Upload,
+        Welcome,
+        Terms,
+        Barrier,
+        Leave,
     )
 }

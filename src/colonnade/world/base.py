@@ -23,15 +23,36 @@ class Work(IntEnum):
     CODEC = 4
 
 
+class Regrouped(Exception):  # noqa: N818 - not an error: the parties go on together
+    """A party has started again, so all begin again from a checkpoint; the text says who."""
+
+
+class Over(Exception):  # noqa: N818 - not an error
+    """The job was ended by the others while this party was away; its results are in its files."""
+
+
 class World(Protocol):
     """What a party sees of the outside: a clock, messages, and a place to compute."""
 
     me: str
     peers: tuple[str, ...]
     ledger: Ledger
+    stopping: str | None
+    """Why somebody wants this party to stop at the next occasion; None as long as nobody does."""
 
     def now(self) -> int:
         """Nanoseconds since the job began."""
+        ...
+
+    async def begin(self) -> None:
+        """Begin, or begin again after `Regrouped`: nothing that was sent before still counts."""
+        ...
+
+    async def part(self, settled: Callable[[], None]) -> None:
+        """Everything is done: stay until everybody else is done too, in case they need us.
+
+        `settled` is called as soon as that is certain, and before others rely on it.
+        """
         ...
 
     async def sleep(self, ns: int) -> None:
@@ -39,7 +60,10 @@ class World(Protocol):
         ...
 
     async def send(self, to: str, message: Message) -> None:
-        """Queue a message; waits while the queue to that peer is full, and takes in meanwhile."""
+        """Queue a message; waits while the queue to that peer is full, and takes in meanwhile.
+
+        Raises `Regrouped`, as does `receive`, when the parties have to begin again.
+        """
         ...
 
     async def receive(
@@ -49,6 +73,10 @@ class World(Protocol):
 
         `waiting_for` tells a person what is awaited; it is called only when somebody asks.
         """
+        ...
+
+    def refused(self, peer: str, reason: str) -> None:
+        """A party does not fit the job and was told so; it may come again."""
         ...
 
     def pending(self) -> int:

@@ -65,7 +65,14 @@ class Drop:
     """The message is lost."""
 
 
-Verdict = Pass | Deliver | Drop
+@dataclass(frozen=True)
+class Repeat:
+    """The message arrives several times, after each of these delays."""
+
+    delays_ns: tuple[int, ...]
+
+
+Verdict = Pass | Deliver | Drop | Repeat
 
 
 @dataclass(frozen=True)
@@ -108,15 +115,17 @@ class Pipe:
             rules=rules,
         )
 
-    def arrival(self, sender: str, to: str, kind: str, size: int, now_ns: int) -> int | None:
-        """When a message sent now arrives; None when it is lost. Messages stay in order."""
+    def arrivals(self, sender: str, to: str, kind: str, size: int, now_ns: int) -> tuple[int, ...]:
+        """When a message sent now arrives: once and in order, unless a rule says otherwise."""
         if self.rules:
             verdict = self._judge(sender, to, kind, now_ns)
             self._count += 1
             if isinstance(verdict, Drop):
-                return None
+                return ()
             if isinstance(verdict, Deliver):
-                return now_ns + verdict.delay_ns
+                return (now_ns + verdict.delay_ns,)
+            if isinstance(verdict, Repeat):
+                return tuple(now_ns + delay_ns for delay_ns in verdict.delays_ns)
         left_ns = now_ns
         if self.bandwidth is not None:
             left_ns = self._free_ns = self._transmitted(max(now_ns, self._free_ns), size * 8)
@@ -124,7 +133,7 @@ class Pipe:
         if self.jitter_ns:
             arrival += int(self.random.integers(self.jitter_ns + 1))
         self._last_arrival_ns = max(arrival, self._last_arrival_ns)
-        return self._last_arrival_ns
+        return (self._last_arrival_ns,)
 
     def _judge(self, sender: str, to: str, kind: str, now_ns: int) -> Verdict:
         envelope = Envelope(sender, to, kind, self._count, now_ns)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import coroutine
 from typing import TYPE_CHECKING, TypeVar
 
+from colonnade.errors import PartyError
 from colonnade.job.records import Costs
 from colonnade.units import duration_ns
 from colonnade.wire.codec import Codec
@@ -41,6 +42,7 @@ class SimulatedWorld:
         self.me = me
         self.peers = peers
         self.ledger = Ledger()
+        self.stopping: str | None = None
         self.spans: list[Span] = []
         self.busy_ns = 0
         self.idle_ns = 0
@@ -58,6 +60,13 @@ class SimulatedWorld:
     def now(self) -> int:
         """Nanoseconds of virtual time since the job began."""
         return self._kernel.now_ns
+
+    async def begin(self) -> None:
+        """Links that lose nothing need no preparation."""
+
+    async def part(self, settled: Callable[[], None]) -> None:
+        """Nobody is needed any more."""
+        settled()
 
     async def sleep(self, ns: int) -> None:
         """Let virtual time pass."""
@@ -96,6 +105,23 @@ class SimulatedWorld:
         message = self._codec.decode(frame)
         self.ledger.count(sender, "received", type(message), len(frame))
         return sender, message
+
+    def refused(self, peer: str, reason: str) -> None:
+        """In a simulation nobody can come again with another file."""
+        raise PartyError(reason)
+
+    def take(self, sender: str, frame: bytearray) -> None:
+        """A frame has come over the link."""
+        self.inbox.append((sender, frame))
+        if self.waiting is not None:
+            self._kernel.wake_at(self._kernel.now_ns, self)
+
+    def down(self) -> None:
+        """The party's process ends at once."""
+        raise AssertionError("on links without sessions nobody can come back")
+
+    def up(self) -> None:
+        """The party's process begins anew."""
 
     def pending(self) -> int:
         """Messages in the inbox."""

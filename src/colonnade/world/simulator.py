@@ -30,6 +30,17 @@ class Interrupted(Exception):  # noqa: N818 - not an error: somebody asked for i
     """The simulation was asked to stop between two events."""
 
 
+class Timer:
+    """Something to be done at an instant, before any party acts."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+
+    def arrived(self, item: None) -> None:
+        """The instant has come."""
+        self._action()
+
+
 class Route:
     """One direction between two parties: the pipe, and what waits at its far end."""
 
@@ -46,11 +57,11 @@ class Route:
     def put(self, frame: bytearray, kind: str, at_once: bool) -> None:
         """Carry a frame; off-clock messages arrive at once."""
         now_ns = self.kernel.now_ns
-        arrival: int | None = now_ns
+        arrivals: tuple[int, ...] = (now_ns,)
         if not at_once:
             names = self.sender.me, self.to.me
-            arrival = self.pipe.arrival(*names, kind, len(frame), now_ns)
-        if arrival is not None:
+            arrivals = self.pipe.arrivals(*names, kind, len(frame), now_ns)
+        for arrival in arrivals:
             self.queued += 1
             self.kernel.deliver_at(arrival, self, frame)
 
@@ -70,9 +81,7 @@ class Route:
 
     def _hand_over(self, frame: bytearray) -> None:
         self.queued -= 1
-        self.to.inbox.append((self.sender.me, frame))
-        if self.to.waiting is not None:
-            self.kernel.wake_at(self.kernel.now_ns, self.to)
+        self.to.take(self.sender.me, frame)
         if self.sender.blocked:
             self.kernel.wake_at(self.kernel.now_ns, self.sender)
 
@@ -80,15 +89,26 @@ class Route:
 class Simulator:
     """The kernel: virtual time, the event heap, and the parties' worlds."""
 
-    def __init__(self, job: Job, rules: Sequence[Rule] = ()) -> None:
+    def __init__(
+        self,
+        job: Job,
+        rules: Sequence[Rule] = (),
+        world: type[SimulatedWorld] = SimulatedWorld,
+        until_ns: int | None = None,
+    ) -> None:
         self.job = job
+        self.until_ns = until_ns
+        """When a run that has not ended is given up."""
         self.now_ns = 0
         self.events = 0
         self.queue_max = job.limits.queue_messages
         self.stalled = 0
         self._heap: list[tuple[int, int, int, Any, Any]] = []
+        self._programs: dict[str, Coroutine[Any, Any, Any]] = {}
+        self._down = 0
+        """Parties that have crashed and not come back."""
         self.worlds = {
-            name: SimulatedWorld(
+            name: world(
                 self,
                 name,
                 job.passives if name == job.active else (job.active,),
@@ -112,6 +132,33 @@ class Simulator:
         self.events += 1
         heappush(self._heap, (ns, 0, self.events, route, frame))
 
+    def call_at(self, ns: int, action: Callable[[], None]) -> None:
+        """Let something be done at an instant."""
+        self.events += 1
+        heappush(self._heap, (ns, 0, self.events, Timer(action), None))
+
+    def crash(self, name: str) -> bool:
+        """A party's process ends at once; False when its program had ended already."""
+        program = self._programs.get(name)
+        if program is None:
+            return False
+        program.close()
+        del self._programs[name]
+        self._down += 1
+        self.worlds[name].down()
+        return True
+
+    def gone(self) -> None:
+        """A party that crashed has nothing left to do."""
+        self._down -= 1
+
+    def restart(self, name: str, program: Coroutine[Any, Any, Any]) -> None:
+        """A party's process begins anew; of what it knew only its files are left."""
+        self._down -= 1
+        self.worlds[name].up()
+        self._programs[name] = program
+        self.wake_at(self.now_ns, self.worlds[name])
+
     def has_room(self, world: SimulatedWorld) -> bool:
         """Inboxes are bounded. One whose party is itself blocked in a send may grow over its
         bound, so that two full queues do not block each other, but not without end."""
@@ -130,24 +177,24 @@ class Simulator:
     ) -> dict[str, T]:
         """Run the party programs to their end and return what each returned."""
         results: dict[str, T] = {}
-        heap = self._heap
+        heap, running = self._heap, self._programs
+        running |= programs
         try:
             for name in programs:
                 self.wake_at(0, self.worlds[name])
-            count = len(programs)
-            while len(results) < count:
-                if not heap:
-                    raise DeadlockError(self._deadlock(set(programs) - set(results)))
+            while running or self._down:
+                if not heap or (self.until_ns is not None and heap[0][0] > self.until_ns):
+                    raise DeadlockError(self._deadlock(set(running)))
                 if should_stop is not None and should_stop():
                     raise Interrupted
                 self.now_ns, order, _, target, item = heappop(heap)
                 if order == 0:
                     target.arrived(item)
-                elif target.wake == item and target.me not in results:
+                elif target.wake == item and target.me in running:
                     target.wake += 1
-                    self._resume(target, programs[target.me], results)
+                    self._resume(target, running[target.me], results)
         finally:
-            for program in programs.values():
+            for program in running.values():
                 program.close()
         return results
 
@@ -158,6 +205,7 @@ class Simulator:
             program.send(None)
         except StopIteration as end:
             results[world.me] = end.value
+            del self._programs[world.me]
         except FailedError as error:
             error.add_note(f"at party {world.me}, {show_seconds(self.now_ns / NS_PER_S)}")
             raise

@@ -1,0 +1,184 @@
+"""`colonnade join` and `stop`: one party's part in a job over the network."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from colonnade.cli.options import JobName, Json, MethodName, Quiet, Sets
+from colonnade.errors import FailedError, JobError, RequestError
+
+if TYPE_CHECKING:
+    from colonnade.job.party_file import PartyFile
+    from colonnade.job.records import Job
+    from colonnade.world.identity import Identity
+    from colonnade.world.party_run import Address
+
+Me = Annotated[
+    str, typer.Option("--me", metavar="PARTY", help="Which party of the job this host is.")
+]
+PartyPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--party",
+        metavar="FILE",
+        help="This party's own file; by default PARTY.toml, then party.toml, beside the job file "
+        "or in this folder.",
+    ),
+]
+
+
+def join(
+    job: JobName,
+    me: Me,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Active party: listen here, as in :7443."),
+    ] = None,
+    connect: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Passive party: dial the active one here."),
+    ] = None,
+    party: PartyPath = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="A folder with cert.pem, key.pem and ca.pem, instead of [tls]."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="This party's run folder; by default runs/JOB-PARTY. A crashed party that is "
+            "started again with the same folder goes on.",
+        ),
+    ] = None,
+    method: MethodName = None,
+    seed: Annotated[
+        int | None, typer.Option(help="The job's seed; the same at all parties.")
+    ] = None,
+    sets: Sets = None,
+    emulate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LINE", help="Make the line slower: --emulate latency=50ms,rate=300mbit."
+        ),
+    ] = None,
+    threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch.")] = 1,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what would leave this host, to whom, and stop there."),
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Take part in a job as one party, from this host.
+
+    The active party listens, the others dial out. Every party runs the same job file.
+
+    Example: colonnade join job.toml --me telco --connect bank.example:7443
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    if threads < 1:
+        raise RequestError(f"--threads is {threads}: it must be 1 or more")
+    own, file = _read(job, me, party, sets, method, seed)
+    if not dry_run:
+        _check_ends(own, me, listen, connect)
+    folder = out or Path("runs") / f"{own.name}-{me}"
+    from colonnade.cli import joined
+
+    if dry_run:
+        joined.show_dry_run(own, me, file, as_json)
+        return
+    address = _address(listen, connect, file)
+    identity = _identity(own, me, file, keys)
+    result = joined.run(own, me, file, address, identity, folder, emulate, threads, quiet)
+    joined.show(result, as_json, quiet)
+
+
+def _read(
+    source: str,
+    me: str,
+    path: Path | None,
+    sets: list[str] | None,
+    method: str | None,
+    seed: int | None,
+) -> tuple[Job, PartyFile]:
+    """The job as this party sees it; what the command line sets goes before its files."""
+    from colonnade.cli import screen
+    from colonnade.cli.options import read_job
+    from colonnade.job.files import with_sets
+    from colonnade.job.party_file import PartyFile, exposure, find_party, load_party, own_job
+
+    public = read_job(source, sets, method, seed)
+    if me not in public.parties:
+        raise JobError(f"the job has no party '{me}': its parties are {', '.join(public.parties)}")
+    found = path or find_party(source, me)
+    file = PartyFile() if found is None else load_party(found)
+    if found is not None and (warning := exposure(found, file)) is not None:
+        screen.stderr().print(warning)
+    own = own_job(public, me, file)
+    mine = [text for text in sets or [] if text.startswith((f"parties.{me}.", "parties.*."))]
+    return with_sets(own, *mine), file
+
+
+def _check_ends(job: Job, me: str, listen: str | None, connect: str | None) -> None:
+    leads = me == job.active
+    if leads and (listen is None or connect is not None):
+        raise RequestError(f"{me} is the active party and listens: give --listen :7443")
+    if not leads and (connect is None or listen is not None):
+        raise RequestError(
+            f"{me} is passive and dials the active party, {job.active}: give --connect HOST:PORT"
+        )
+
+
+def _address(listen: str | None, connect: str | None, file: PartyFile) -> Address:
+    from colonnade.world.party_run import Address
+
+    return Address(listen, connect, file.tls.server_name, file.tls.names)
+
+
+def _identity(job: Job, me: str, file: PartyFile, keys: Path | None) -> Identity:
+    from colonnade.cli import screen
+    from colonnade.world.identity import load_identity
+
+    tls = file.tls
+    if keys is not None:
+        paths = (keys / "cert.pem", keys / "key.pem", keys / "ca.pem")
+    elif tls.certificate and tls.key and tls.authority:
+        paths = (Path(tls.certificate), Path(tls.key), Path(tls.authority))
+    else:
+        raise RequestError(
+            f"{me} has no certificate: give --keys DIR with cert.pem, key.pem and ca.pem (see "
+            "colonnade keys), or a [tls] table in its party file"
+        )
+    names = tls.names.get(me, ())
+    identity, warnings = load_identity(*paths, me, names, listens=me == job.active)
+    for warning in warnings:
+        screen.stderr().print(warning)
+    return identity
+
+
+def stop(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run folder of a party.")],
+    now: Annotated[
+        bool, typer.Option("--now", help="Do not wait for the next checkpoint: end at once.")
+    ] = False,
+) -> None:
+    """Ask a party that runs on this host to stop as planned: it saves, tells the others, and ends.
+
+    Example: colonnade stop runs/credit-telco
+    """
+    from colonnade.cli import screen
+    from colonnade.track.party_folder import running
+
+    process = running(run)
+    if process is None:
+        raise FailedError(f"no party runs in {run}: see whether the folder is right")
+    os.kill(process, signal.SIGKILL if now else signal.SIGTERM)
+    screen.show("ended" if now else "asked to stop; it ends when its state is saved")

@@ -1,0 +1,181 @@
+"""What a party says while it takes part over the network, and what it shows afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from colonnade.errors import FailedError
+from colonnade.units import show_bytes, show_seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from colonnade.job.party_file import PartyFile
+    from colonnade.job.records import Job
+    from colonnade.joining import Joined
+    from colonnade.party.attend import Seat
+    from colonnade.party.evaluation import Evaluation
+    from colonnade.world.identity import Identity
+    from colonnade.world.party_run import Address
+
+LINE_EVERY = 10
+"""Seconds between two lines of progress, or of waiting, where there is no terminal."""
+
+
+class Told:
+    """Tells a person, and the party's log, what happens; a report and an observer."""
+
+    def __init__(self, console: Console, log: Path, quiet: bool) -> None:
+        self._console = console
+        self._log = log.open("a", buffering=1)
+        self._quiet = quiet
+        self._seat: Seat | None = None
+        self._status = console.status("") if console.is_terminal and not quiet else None
+        self._waiting: str | None = None
+        self._ticks = 0
+        self._said = -1
+        self._measured = ""
+        if self._status is not None:
+            self._status.start()
+
+    def event(self, text: str) -> None:
+        """Something happened."""
+        self._write(text)
+        if not self._quiet:
+            self._console.print(text)
+
+    def wait(self, text: str | None) -> None:
+        """The party waits; said at once when it begins, and then every ten seconds."""
+        began = self._waiting is None and text is not None
+        self._waiting = text
+        if text is not None and (began or self._ticks % LINE_EVERY == 0):
+            self._write(text)
+            if self._status is None and not self._quiet:
+                self._console.print(text)
+
+    def follows(self, seat: Seat) -> None:
+        """Whose progress is shown."""
+        self._seat = seat
+
+    def tick(self) -> None:
+        """Show how far it is."""
+        self._ticks += 1
+        program = None if self._seat is None else self._seat.program
+        line = self._waiting
+        if line is None and program is not None:
+            line = f"round {program.view.round} of {program.view.rounds}{self._measured}"
+        if self._status is not None:
+            self._status.update(line or "")
+        elif self._ticks % LINE_EVERY == 0 and program is not None and self._waiting is None:
+            if self._said != program.view.round and not self._quiet:
+                self._console.print(line)
+            self._said = program.view.round
+
+    def on_round(self, round: int, now_ns: int, loss: float) -> None:
+        """A round was aggregated."""
+
+    def on_evaluation(
+        self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool
+    ) -> None:
+        """A round was judged."""
+        figures = [f"{name} {value:.4f}" for name, value in measured.items()]
+        self._measured = f", {', '.join(figures)}"
+        self._write(f"round {evaluation.round + 1}{self._measured}")
+
+    def _write(self, text: str) -> None:
+        from colonnade.world.watch import stamp
+
+        self._log.write(f"{stamp()} {text}\n")
+
+    def close(self) -> None:
+        """The party has ended."""
+        if self._status is not None:
+            self._status.stop()
+        self._log.close()
+
+
+def run(
+    job: Job,
+    me: str,
+    file: PartyFile,
+    address: Address,
+    identity: Identity,
+    out: Path,
+    emulate: str | None,
+    threads: int,
+    quiet: bool,
+) -> Joined:
+    """Take part, telling what happens."""
+    import torch
+
+    from colonnade.cli import screen
+    from colonnade.joining import Joined, Place, take_part
+    from colonnade.participation import participant
+    from colonnade.track.party_folder import PartyFolder
+    from colonnade.world.line import Emulation
+
+    torch.set_num_threads(threads)
+    line = None if emulate is None else Emulation.parse(emulate)
+    folder = PartyFolder(out)
+    try:
+        if folder.is_complete:
+            screen.stderr().print(f"this job is complete; its result is in {out}")
+            return Joined("complete", out, 0)
+        party = participant(_seeded(job, me, folder), me, file.policy)
+        told = Told(screen.stderr(), out / "log.txt", quiet)
+        try:
+            return take_part(party, Place(address, identity, folder, told, line, [told]))
+        finally:
+            told.close()
+    finally:
+        folder.close()
+
+
+def _seeded(job: Job, me: str, folder: Any) -> Job:
+    """A party without a secret seed draws one, once."""
+    from colonnade.job.party_file import draw_seed
+
+    own = job.parties[me]
+    if own.seed is None:
+        own = msgspec.structs.replace(own, seed=folder.remember("seed", draw_seed()))
+    return msgspec.structs.replace(job, parties=job.parties | {me: own})
+
+
+def show(result: Joined, as_json: bool, quiet: bool) -> None:
+    """The result, for people or for programs; what did not end well is said last."""
+    from colonnade.cli import screen
+    from colonnade.track.table import run_table
+
+    if as_json:
+        summary = result.run.summary() if result.run is not None else {}
+        screen.show_json(
+            {
+                "status": result.status,
+                "rounds": result.rounds,
+                "folder": str(result.folder),
+                "differences": result.differences,
+                **summary,
+            }
+        )
+    elif not quiet:
+        if result.run is not None:
+            screen.show(run_table(result.run.summary()))
+        screen.show(
+            f"{result.status} after {result.rounds} rounds; the run folder is {result.folder}"
+        )
+    for sentences in result.differences.values():
+        for sentence in sentences:
+            screen.stderr().print(sentence)
+    if result.status == "diverged":
+        raise FailedError("the training diverged: lower the learning rates")
+    if any(result.differences.values()):
+        raise FailedError("the ledgers of both ends differ: see reconciliation.json")
+
+
+def show_dry_run(job: Job, me: str, file: PartyFile, as_json: bool) -> None:
+    """What would leave this host."""
+    raise NotImplementedError((job, me, file, as_json, show_bytes, show_seconds))

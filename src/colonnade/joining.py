@@ -1,0 +1,234 @@
+"""A party takes part in a job over the network, from its start to its last file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from colonnade.job.files import dumps
+from colonnade.job.party_file import public_job
+from colonnade.participation import Participant
+from colonnade.party.attend import Seat, attend
+from colonnade.party.evaluation import Observer
+from colonnade.party.setup import Outcome
+from colonnade.party.state import Tree
+from colonnade.simulation import Fan, with_efforts
+from colonnade.track.chain import Chain, reconcile
+from colonnade.track.checkpoints import CheckpointError, FileStore
+from colonnade.track.history import History
+from colonnade.track.party_folder import PartyFolder, write_whole
+from colonnade.track.run import PartyRun, Run
+from colonnade.wire.ledger import Entry
+from colonnade.world.base import Over
+from colonnade.world.identity import Identity
+from colonnade.world.line import Emulation
+from colonnade.world.network import NetworkWorld
+from colonnade.world.party_run import Address, run_connected
+from colonnade.world.watch import Report, Watch, new_incarnation, wall_ns
+
+DONE_STATUS = "done"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how a party takes part."""
+
+    address: Address
+    identity: Identity
+    folder: PartyFolder
+    report: Report
+    emulation: Emulation | None = None
+    observers: Sequence[Observer] = ()
+
+
+@dataclass
+class Joined:
+    """What became of a party's part."""
+
+    status: str
+    """Why the job ended: `end`, `target`, `patience`, `diverged`; or `done`, where the party was
+    away at the end and its result had been kept before."""
+    folder: Path
+    rounds: int
+    differences: dict[str, list[str]] = field(default_factory=dict)
+    """Where a peer's count of what crossed differs from this party's, by peer."""
+    run: Run | None = None
+    """At the active party: the training in figures, as far as one party knows them."""
+
+
+class NotedStore:
+    """Checkpoints in files, each noted in the ledger; a fault of the disk is said, and the party
+    goes on without, unless the job says otherwise."""
+
+    def __init__(self, store: FileStore, watch: Watch, chain: Chain, forgives: bool) -> None:
+        self._store = store
+        self._watch = watch
+        self._chain = chain
+        self._forgives = forgives
+        for fault in store.faults:
+            watch.note(fault)
+
+    def save(self, round: int, tree: Tree) -> None:
+        """Save, and let the ledger know."""
+        try:
+            self._store.save(round, tree)
+        except CheckpointError as error:
+            if not self._forgives:
+                raise
+            self._watch.note(f"{error}; the training goes on without (recovery.on_disk_fault)")
+            return
+        self._watch.note(f"saved the checkpoint of round {round}", kept=round)
+        self._chain.sync()
+
+    def load(self, round: int) -> Tree:
+        """As it was saved."""
+        return self._store.load(round)
+
+    def rounds(self) -> tuple[int, ...]:
+        """Those that are whole and sound."""
+        return self._store.rounds()
+
+    def forget_after(self, round: int) -> None:
+        """Delete those of a future that will not be."""
+        self._store.forget_after(round)
+
+
+def take_part(me: Participant, place: Place) -> Joined:
+    """Take part in a job; returns when it is over for everybody."""
+    return _Part(me, place).run()
+
+
+class _Part:
+    def __init__(self, me: Participant, place: Place) -> None:
+        self.me = me
+        self.place = place
+        folder, job = place.folder, me.job
+        digest = me.hello.digest
+        self.chain = Chain.open(folder.chain, me.me, digest, wall_ns())
+        elapsed_ns = max(0, wall_ns() - folder.remember("started_ns", wall_ns()))
+        self.watch = Watch(job.timeouts, place.report, self.chain, elapsed_ns)
+        kept = FileStore(folder.checkpoints, me.me, digest, job.recovery.keep)
+        forgives = job.recovery.on_disk_fault == "go_on"
+        self.store = NotedStore(kept, self.watch, self.chain, forgives)
+        per_epoch = me.contract(dict.fromkeys(job.parties, 1)).plan.per_epoch
+        self.history = History(per_epoch)
+        self.per_epoch = per_epoch
+        self.run_: Run | None = None
+        write_whole(folder.path / "job.toml", dumps(public_job(job)))
+
+    def run(self) -> Joined:
+        """All of it."""
+        place, me = self.place, self.me
+        self.watch.note(f"{me.me} starts", again=0 if self.chain.entries > 1 else None)
+        self.world = NetworkWorld(
+            me.job,
+            me.me,
+            self.watch,
+            incarnation=new_incarnation(),
+            emulation=place.emulation,
+            policy=me.policy,
+        )
+        self.world.receipt = self._receipt
+        self.seat = me.seat(Fan([self.history, *place.observers]), self.history, self.store)
+        self.seat.conclude = self._conclude
+        self.seat.goes_on = self._goes_on
+        self.seat.settled = place.folder.complete
+        self.place.report.follows(self.seat)
+        try:
+            status = run_connected(self.world, place.address, place.identity, self._attend)
+            differences = self._reconcile()
+            self.watch.note(f"ends: {status}")
+        finally:
+            self.chain.close()
+        rounds = 0 if self.seat.program is None else self.seat.program.view.round
+        return Joined(status, place.folder.path, rounds, differences, self.run_)
+
+    async def _attend(self) -> str:
+        try:
+            return (await attend(self.world, self.seat)).reason
+        except Over as news:
+            if not self.place.folder.is_done:
+                raise
+            self.watch.note(f"{news}; the result of this party was kept before")
+            self.place.folder.complete()
+            return DONE_STATUS
+
+    def _goes_on(self, start: int) -> None:
+        if self.world.roster.generation > 1 or start:
+            where = f"round {start}" if start else "the beginning"
+            self.watch.note(f"goes on from {where}", again=start if start else None)
+
+    def _receipt(self, peer: str) -> bytes:
+        entries = [entry for entry in self.world.ledger.entries() if entry["peer"] == peer]
+        return msgspec.json.encode(entries)
+
+    def _reconcile(self) -> dict[str, list[str]]:
+        """Compare the peers' receipts with the own ledger; they come from outside."""
+        mine = self.world.ledger.entries()
+        found: dict[str, list[str]] = {}
+        for peer, receipt in self.world.goodbyes.items():
+            try:
+                theirs = msgspec.json.decode(receipt, type=list[Entry])
+                found[peer] = reconcile(mine, self.me.me, theirs, peer)
+            except msgspec.MsgspecError:
+                found[peer] = [f"the receipt of {peer} cannot be read"]
+            for sentence in found[peer]:
+                self.watch.note(sentence)
+        self.place.folder.reconciled(found)
+        return found
+
+    def _conclude(self, outcome: Outcome) -> None:
+        """Keep the result."""
+        me, world, view = self.me, self.world, outcome.view
+        columns = me.part.columns
+        own = PartyRun(
+            fresh=view.fresh,
+            local=view.local,
+            in_flight_max=view.in_flight_max,
+            efforts=view.efforts,
+            actions=view.actions,
+            busy_s=world.timeline.busy_ns() / 1e9,
+            idle_s=world.timeline.total_ns("wait") / 1e9,
+            ledger=world.ledger.entries(),
+            spans=world.timeline,
+            weights=outcome.weights,
+            best_weights=outcome.best_weights,
+            preprocessing=None if columns.preprocessor is None else columns.preprocessor.to_json(),
+        )
+        facts: dict[str, Any] = {
+            "party": me.me,
+            "role": me.job.parties[me.me].role,
+            "status": outcome.reason,
+            "rounds": view.round,
+            "per_epoch": self.per_epoch,
+            "time_s": view.finished_ns / 1e9,
+            "refusals": self.watch.refusals,
+        }
+        if me.leads:
+            self.run_ = self._run(outcome, own)
+            self.run_.save_history(self.place.folder.path)
+            summary = msgspec.json.format(msgspec.json.encode(self.run_.summary()), indent=1)
+            write_whole(self.place.folder.path / "summary.json", summary.decode() + "\n")
+        self.place.folder.save(own, facts)
+
+    def _run(self, outcome: Outcome, own: PartyRun) -> Run:
+        return Run(
+            job=public_job(self.me.job),
+            composition=self.me.method.composition(),
+            metric=self.me.metrics[0],
+            status=outcome.reason,
+            rounds=outcome.view.round,
+            per_epoch=self.per_epoch,
+            time_s=outcome.view.finished_ns / 1e9,
+            history=self.history.evaluations,
+            losses=with_efforts(self.history.rounds, {self.me.me: outcome.view.efforts}),
+            sizes=None,
+            parties={self.me.me: own},
+        )
+
+
+__all__ = ["Joined", "Place", "Seat", "take_part"]

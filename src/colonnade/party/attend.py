@@ -1,0 +1,99 @@
+"""A party's part in a job from its first word to its last, whatever happens on the way.
+
+A party greets, runs its program, keeps the result, and stays until nobody needs it any more. When
+another party has crashed and come back, all of them greet again, agree on the newest checkpoint
+that everybody has, and go on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from colonnade.errors import PartyError
+from colonnade.party.active import Active
+from colonnade.party.greeting import hear, introduce, newest_common, welcome
+from colonnade.party.passive import Passive
+from colonnade.party.setup import Outcome
+from colonnade.track.checkpoints import Store
+from colonnade.wire.messages import Hello, Welcome
+from colonnade.world.base import Regrouped, World
+
+
+@dataclass
+class Seat:
+    """A party's place in a job."""
+
+    hello: Hello
+    """How it introduces itself, but for its checkpoints."""
+    terms: Mapping[str, str]
+    """The job as it understands it."""
+    build: Callable[[World, Welcome], Active | Passive]
+    """Its program, as it is before the first round."""
+    answer: Callable[[Mapping[str, Hello]], Welcome] | None = None
+    """At the active party: what to tell everybody, once all have said who they are."""
+    store: Store | None = None
+    conclude: Callable[[Outcome], None] = lambda outcome: None
+    """Keeps the result, before the party says that it needs nobody any more."""
+    settled: Callable[[], None] = lambda: None
+    """Notes that the job is over for everybody: nothing is left to do after a crash."""
+    goes_on: Callable[[int], None] = lambda start: None
+    """Hears from which checkpoint the party goes on, each time that it has greeted."""
+    restarts: int = 100
+    """The most returns to one and the same checkpoint."""
+    program: Active | Passive | None = None
+
+    def seated(self, world: World) -> Active | Passive:
+        """Its program; one that has not begun if it has not come to that."""
+        if self.program is None:
+            self.program = self.build(world, Welcome(self.hello.party, self.hello.digest, 0, {}))
+        return self.program
+
+    def checkpoints(self) -> tuple[int, ...]:
+        """The rounds from which it can go on."""
+        return () if self.store is None else self.store.rounds()
+
+
+async def attend(world: World, seat: Seat) -> Outcome:
+    """Take part in a job until it has ended for everybody."""
+    returns: dict[int, int] = {}
+    while True:
+        try:
+            await world.begin()
+            world.ledger.clear()
+            program = await _greet(world, seat)
+            outcome = await program.run()
+            seat.conclude(outcome)
+            await world.part(seat.settled)
+            return outcome
+        except Regrouped as news:
+            start = 0 if seat.program is None else seat.program.setup.start
+            returns[start] = returns.get(start, 0) + 1
+            if returns[start] > seat.restarts:
+                raise PartyError(
+                    f"{news}: the parties have gone back to round {start} {seat.restarts} times "
+                    "(recovery.restarts), and are given up"
+                ) from None
+
+
+async def _greet(world: World, seat: Seat) -> Active | Passive:
+    hello = msgspec.structs.replace(seat.hello, checkpoints=seat.checkpoints())
+    if seat.answer is None:
+        answer = await introduce(world, hello, seat.terms)
+        program = seat.program = seat.build(world, answer)
+    else:
+        heard = await hear(world, hello, seat.terms)
+        start = newest_common([hello.checkpoints, *(h.checkpoints for h in heard.values())])
+        answer = msgspec.structs.replace(seat.answer(heard), start=start)
+        # Built before anything is said: what cannot be built is found out first.
+        program = seat.program = seat.build(world, answer)
+        assert isinstance(program, Active)
+        await welcome(world, answer, program.learner.labels_message())
+    seat.goes_on(answer.start)
+    if seat.store is not None:
+        seat.store.forget_after(answer.start)
+        if answer.start:
+            program.restore(seat.store.load(answer.start))
+    return program

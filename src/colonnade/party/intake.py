@@ -1,0 +1,68 @@
+"""What the active party takes in, and what it waits for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from colonnade.errors import PartyError
+from colonnade.wire.messages import (
+    Barrier,
+    Embedding,
+    EvaluationEmbedding,
+    Failure,
+    Leave,
+    Message,
+    Status,
+    Upload,
+)
+
+if TYPE_CHECKING:
+    from colonnade.party.active import Active
+
+
+def accept(program: Active, sender: str, message: Message) -> None:
+    """Take in a message, or refuse it with a sentence that names its sender."""
+    if isinstance(message, Embedding):
+        if message.round != program.view.arrived[sender] + 1:
+            raise PartyError(
+                f"{sender} sent round {message.round} after {program.view.arrived[sender]}"
+            )
+        if message.round - program.view.answered[sender] > program.method.window.most:
+            raise PartyError(
+                f"{sender} sent round {message.round} and has no reply since round "
+                f"{program.view.answered[sender]}: the method lets {program.method.window.most} be "
+                "in flight"
+            )
+        program.rest.mark(sender, message.round)
+        program.view.arrived[sender] = message.round
+        program.inbox[sender, message.round] = message.tensor
+    elif isinstance(message, Status) and program.method.local.reports:
+        program.rest.mark(sender, message.round)
+        program.view.reported[sender] = message.updates
+    elif isinstance(message, Upload) and sender in program.uploads.missing():
+        program.uploads.accept(sender, program.learner.take_upload(sender, message))
+    elif isinstance(message, EvaluationEmbedding):
+        program.evaluations.accept(sender, message)
+    elif isinstance(message, Leave):
+        program.rest.mark(sender, message.round)
+        program.rest.leaving.append(sender)
+    elif isinstance(message, Barrier):
+        program.rest.accept(sender)
+    elif isinstance(message, Failure):
+        raise PartyError(f"{sender} failed: {message.reason}")
+    else:
+        raise PartyError(f"{sender} sent a {type(message).__name__} to the active party")
+
+
+def waiting_for(program: Active) -> str:
+    """For whom the active party waits, and for what."""
+    if program.view.round == program.view.rounds or program.reason is not None:
+        return f"{', '.join(program.evaluations.missing())}: evaluation embeddings"
+    if late := program.uploads.missing():
+        return f"{', '.join(late)}: the embeddings of all rows"
+    if program.method.quorum.remembers:
+        return f"{', '.join(program.world.peers)}: an embedding of any of them"
+    late = [peer for peer, newest in program.view.arrived.items() if newest < program.view.round]
+    if not late:
+        return f"{', '.join(program.world.peers)}: to come to rest at round {program.view.round}"
+    return f"{', '.join(late)}: the embedding of round {program.view.round}"

@@ -1,0 +1,67 @@
+"""What both programs share: their state, and how it is saved and found again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from colonnade.errors import StoppedError
+from colonnade.party.cuts import Cuts
+from colonnade.party.learner import Learner
+from colonnade.party.setup import Outcome, Setup
+from colonnade.party.state import restore_view, view_state
+from colonnade.policies.view import Role
+from colonnade.wire.ledger import Ledger
+from colonnade.world.base import Work, World
+
+
+class Program:
+    """A party's program: what it knows, and where it rests."""
+
+    learner: Learner
+
+    def __init__(self, world: World, setup: Setup, role: Role) -> None:
+        self.world = world
+        self.setup = setup
+        self.method = setup.method
+        self.view = setup.view(role)
+        self.holds = self.method.local.holds(role)
+        self.closed = 0
+        """The rounds whose holding updates are done."""
+        every = (
+            setup.checkpoint_every if self.method.quorum.in_step or role is Role.ACTIVE else None
+        )
+        self.cuts = Cuts(every, setup.start)
+        self.asked_to_leave = False
+
+    def outcome(self, reason: str) -> Outcome:
+        """What the party has at this instant."""
+        return Outcome.of(self.view, self.learner, reason)
+
+    def state(self, ledger: Ledger) -> dict[str, Any]:
+        """Everything the party needs to go on from here, at rest."""
+        return {
+            "view": view_state(self.view),
+            "learner": self.learner.state(),
+            "closed": self.closed,
+            "ledger": [dict(entry) for entry in ledger.entries()],
+        }
+
+    def restore(self, state: Any) -> None:
+        """Go back to what was saved."""
+        restore_view(self.view, state["view"], self.learner.device)
+        self.learner.restore(state["learner"])
+        self.closed = state["closed"]
+        self.world.ledger.take(Ledger.of(state["ledger"]))
+
+    async def save(self, round: int, ledger: Ledger, leaving: str) -> None:
+        """At rest: save, and stop if that was the plan."""
+        store = self.setup.store
+        if store is not None:
+            with self.world.off_clock():
+                save = partial(store.save, round, self.state(ledger))
+                await self.world.compute(save, Work.CODEC)
+        if leaving == self.world.me:
+            raise StoppedError(f"stopped as planned before round {round}: {self.world.stopping}")
+        if leaving and self.setup.stops_together:
+            raise StoppedError(f"stopped before round {round}, because {leaving} stopped")

@@ -1,0 +1,156 @@
+"""One party's own folder of a run over the network: what it may need again, and what it leaves.
+
+    lock             held by the process that runs the party; its number, for `colonnade stop`
+    start.json       when the party first started, and its secret seed if it was drawn
+    checkpoints/     what to go on from after a crash
+    ledger.chain     everything that crossed, line by line
+    party.json       the party's part in figures; there as soon as the party is done
+    complete         there when the job is over for everybody
+    ledger.json      the counts by peer, direction and kind
+    reconciliation.json  where a peer's counts differ
+    timeline.parquet, last.safetensors, best.safetensors, preprocessing.json
+
+The active party's also has `history.parquet`, `rounds.parquet` and `summary.json`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import RequestError
+from colonnade.track.run import PartyRun, read_timeline, save_party, save_timeline
+
+
+class PartyFolder:
+    """A party's folder, locked for as long as the process runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise RequestError(f"--out {path} cannot be written: {why}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise RequestError(
+                f"the folder {path} is in use by another process: choose another --out, or end "
+                f"that one with colonnade stop {path}"
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.write(self._lock, f"{os.getpid()}\n".encode())
+
+    def close(self) -> None:
+        """Let another process use the folder."""
+        os.close(self._lock)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the checkpoints lie."""
+        return self.path / "checkpoints"
+
+    @property
+    def chain(self) -> Path:
+        """The ledger's file."""
+        return self.path / "ledger.chain"
+
+    def remember(self, key: str, value: int) -> int:
+        """A number that must be the same each time the party starts: the first one is kept."""
+        path = self.path / "start.json"
+        known: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+        if key not in known:
+            known[key] = value
+            write_whole(path, json.dumps(known))
+        return known[key]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the party's result is here."""
+        return (self.path / "party.json").exists()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the job is over for everybody."""
+        return (self.path / "complete").exists()
+
+    def complete(self) -> None:
+        """The job is over for everybody."""
+        write_whole(self.path / "complete", "")
+
+    def save(self, party: PartyRun, facts: dict[str, Any]) -> None:
+        """Keep the party's result; `party.json` comes last, when all else is there."""
+        save_party(self.path, party)
+        save_timeline(self.path / "timeline.parquet", {facts["party"]: party.spans})
+        write_whole(self.path / "ledger.json", json.dumps(party.ledger, indent=1) + "\n")
+        facts |= {
+            "fresh": party.fresh,
+            "local": party.local,
+            "in_flight_max": party.in_flight_max,
+            "busy_s": party.busy_s,
+            "idle_s": party.idle_s,
+            "efforts": party.efforts,
+        }
+        write_whole(self.path / "party.json", json.dumps(facts) + "\n")
+
+    def reconciled(self, differences: dict[str, list[str]]) -> None:
+        """Keep what the peers' receipts say."""
+        text = json.dumps(differences, indent=1) + "\n"
+        write_whole(self.path / "reconciliation.json", text)
+
+
+def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
+    """A party's result from its folder, and the facts beside it."""
+    from safetensors.torch import load_file
+
+    facts: dict[str, Any] = json.loads((path / "party.json").read_text())
+    weights = {
+        name: load_file(path / f"{name}.safetensors")
+        for name in ("last", "best")
+        if (path / f"{name}.safetensors").exists()
+    }
+    preprocessing = path / "preprocessing.json"
+    party = PartyRun(
+        fresh=facts["fresh"],
+        local=facts["local"],
+        in_flight_max=facts["in_flight_max"],
+        efforts=[(updates, rate) for updates, rate in facts["efforts"]],
+        actions=[],
+        busy_s=facts["busy_s"],
+        idle_s=facts["idle_s"],
+        ledger=json.loads((path / "ledger.json").read_text()),
+        spans=read_timeline(path / "timeline.parquet"),
+        weights=weights.get("last", {}),
+        best_weights=weights.get("best"),
+        preprocessing=preprocessing.read_text() if preprocessing.exists() else None,
+    )
+    return party, facts
+
+
+def running(path: Path) -> int | None:
+    """The number of the process that uses a party's folder; None when none does."""
+    try:
+        lock = os.open(path / "lock", os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        return int(os.read(lock, 32) or b"0") or None
+    finally:
+        os.close(lock)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all."""
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_text(text)
+    beside.chmod(0o600)
+    beside.replace(path)

@@ -1,0 +1,105 @@
+"""One party's run over the network: its connections, its heartbeat, its program, its last word."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from colonnade.errors import ColonnadeError, StoppedError
+from colonnade.world.dialer import Dialer
+from colonnade.world.door import Door
+from colonnade.world.identity import Identity
+from colonnade.world.network import NetworkWorld
+from colonnade.world.session import Kind
+
+T = TypeVar("T")
+
+
+class Way(Protocol):
+    """How a party is connected: it listens, or it dials."""
+
+    async def run(self) -> None:
+        """Keep the connections until cancelled."""
+        ...
+
+
+async def run_party(world: NetworkWorld, way: Way, program: Coroutine[Any, Any, T]) -> T:
+    """Run a program to its end; whoever depends on it is told how it ended."""
+    background = [asyncio.ensure_future(world.beat()), asyncio.ensure_future(way.run())]
+    working = asyncio.ensure_future(program)
+    try:
+        await asyncio.wait([working, *background], return_when=asyncio.FIRST_COMPLETED)
+        for task in background:
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                raise task.exception() or AssertionError
+        return await working
+    except StoppedError as stop:
+        await world.tell(Kind.LEAVE, str(stop))
+        raise
+    except ColonnadeError as error:
+        await world.tell(Kind.FAIL, str(error))
+        raise
+    finally:
+        others: list[asyncio.Future[Any]] = [working, *background]
+        for other in others:
+            other.cancel()
+            with suppress(asyncio.CancelledError, ColonnadeError):
+                await other
+        world.close()
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a party listens, or what it dials."""
+
+    listen: str | None = None
+    connect: str | None = None
+    server_name: str | None = None
+    """The name in the active party's certificate, where it is not our own authority's."""
+    names: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Which names in certificates stand for which party, where they are not our own authority's."""
+
+
+def run_connected(
+    world: NetworkWorld,
+    address: Address,
+    identity: Identity,
+    program: Callable[[], Coroutine[Any, Any, T]],
+) -> T:
+    """Connect, run the program to its end, and disconnect; Ctrl-C asks it to stop as planned."""
+
+    async def whole() -> T:
+        loop = asyncio.get_running_loop()
+        for number, text in STOPS.items():
+            loop.add_signal_handler(number, partial(_stop, world, number, text))
+        way = await _way(world, address, identity)
+        return await run_party(world, way, program())
+
+    return asyncio.run(whole())
+
+
+STOPS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "colonnade stop"}
+
+
+def _stop(world: NetworkWorld, number: signal.Signals, text: str) -> None:
+    """The first time, ask; the second time, end at once."""
+    if world.stopping is not None:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    world.stop(text)
+
+
+async def _way(world: NetworkWorld, address: Address, identity: Identity) -> Way:
+    if world.leads:
+        assert address.listen is not None
+        door = Door(world, identity, address.names)
+        port = await door.open(address.listen)
+        world.watch.report.event(f"listens at {address.listen} (port {port})")
+        return door
+    assert address.connect is not None
+    return Dialer(world, identity, address.connect, address.server_name)

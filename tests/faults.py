@@ -1,0 +1,217 @@
+"""One random job under random faults, from a seed: `python -m tests.faults 123` plays seed 123."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+
+from colonnade.clocking import null_seats
+from colonnade.job.records import Job, Link, Network, Party, Train
+from colonnade.party.attend import Seat, attend
+from colonnade.party.null import Record, Sizes
+from colonnade.party.setup import Outcome
+from colonnade.prepare import Contract
+from colonnade.track.checkpoints import MemoryStore
+from colonnade.track.history import History
+from colonnade.track.metrics import METRICS
+from colonnade.world.base import Over
+from colonnade.world.links import Deliver, Drop, Envelope, Pass, Repeat, Verdict
+from colonnade.world.lossy import LossyWorld
+from colonnade.world.simulator import Simulator
+
+MS = 10**6
+METHODS = (
+    {"name": "fedsgd"},
+    {"name": "fedbcd", "updates": 3},
+    {"name": "pasta", "b_max": 3, "s_max": 4},
+    {"name": "celu", "w": 3, "r": 4},
+    {"name": "cvfl", "q": 2, "compressor": "scalar:4"},
+    {"name": "vafl"},
+)
+
+
+@dataclass
+class Plan:
+    """What goes wrong, drawn from a seed."""
+
+    random: random.Random
+    drop: float = 0.0
+    repeat: float = 0.0
+    late: float = 0.0
+    partitions: list[tuple[str, int, int]] = field(default_factory=list)
+    """A passive party whose link is dead from one instant to another."""
+    crashes: list[tuple[int, str, int]] = field(default_factory=list)
+    """When, who, and for how long it is down."""
+
+    def rule(self, envelope: Envelope) -> Verdict:
+        for party, start, end in self.partitions:
+            if party in (envelope.sender, envelope.to) and start <= envelope.sent_ns < end:
+                return Drop()
+        draw = self.random.random()
+        if draw < self.drop:
+            return Drop()
+        if draw < self.drop + self.repeat:
+            return Repeat(tuple(self.random.randrange(400 * MS) for _ in range(2)))
+        if draw < self.drop + self.repeat + self.late:
+            return Deliver(self.random.randrange(800 * MS))
+        return Pass()
+
+
+def draw_plan(seed: int, parties: list[str]) -> Plan:
+    """Mild or wild, from nothing at all to everything at once."""
+    chance = random.Random(seed)
+    plan = Plan(
+        chance,
+        drop=chance.choice((0, 0.02, 0.2)),
+        repeat=chance.choice((0, 0.05, 0.2)),
+        late=chance.choice((0, 0.1, 0.3)),
+    )
+    for _ in range(chance.randrange(3)):
+        start = chance.randrange(8000) * MS
+        length = chance.randrange(100, 3000) * MS
+        plan.partitions.append((chance.choice(parties[1:]), start, start + length))
+    for _ in range(chance.randrange(5)):
+        crash = (chance.randrange(10_000) * MS, chance.choice(parties), chance.randrange(3000) * MS)
+        plan.crashes.append(crash)
+    return plan
+
+
+@dataclass
+class Played:
+    """What a seed came to."""
+
+    job: Job
+    rounds: int
+    seats: dict[str, Seat]
+    simulator: Simulator
+    history: History
+    stores: dict[str, MemoryStore]
+
+    @property
+    def restarts(self) -> int:
+        return sum(world.incarnation for world in self.worlds.values())
+
+    @property
+    def regroups(self) -> int:
+        return sum(world.regroups for world in self.worlds.values())
+
+    @property
+    def worlds(self) -> dict[str, LossyWorld]:
+        return self.simulator.worlds  # type: ignore[return-value]
+
+
+def draw_job(seed: int) -> Job:
+    chance = random.Random(seed + 10**9)
+    passives = ["b", "c", "d"][: chance.randrange(1, 4)]
+    method = dict(chance.choice(METHODS))
+    shared = method["name"] == "cvfl"
+    return Job(
+        parties={"a": Party(role="active")} | {name: Party() for name in passives},
+        seed=seed,
+        method=method,
+        train=Train(
+            rounds=chance.randrange(5, 14),
+            batch_size=4,
+            checkpoint_every=chance.choice((None, 2, 3, 5)),
+            evaluate_every=chance.choice(("2 rounds", "3 rounds")),
+            labels="shared" if shared else "private",
+        ),
+        network=Network(link=Link(latency="50ms", jitter="20ms")),
+    )
+
+
+def play(seed: int) -> Played:
+    """Run the job of a seed through its faults to its end."""
+    job = draw_job(seed)
+    parties = list(job.parties)
+    contract = Contract.of(job, 20, 4, dict.fromkeys(parties, 2))
+    sizes = Sizes(dict.fromkeys(parties, 2), {"train": 20, "test": 4}, top=((2, 2),))
+    history = History(contract.plan.per_epoch)
+    stores = {name: MemoryStore() for name in parties}
+    measured = Record([0.5] * 999, [{"test_loss": 0.5, "accuracy": 0.5}] * 99)
+
+    def seated() -> dict[str, Seat]:
+        return null_seats(contract, sizes, METRICS["accuracy"], history, measured, stores)
+
+    plan = draw_plan(seed, parties)
+    simulator = Simulator(job, [plan.rule], LossyWorld, until_ns=300_000 * MS)
+    seats = seated()
+    last: dict[str, Outcome] = {}
+    settled: set[str] = set()
+    for seat in seats.values():
+        _keep(seat, last, settled)
+
+    def begin(name: str) -> None:
+        if name in settled:
+            simulator.gone()
+            return
+        seats[name] = seated()[name]
+        _keep(seats[name], last, settled)
+        simulator.restart(name, _attend(simulator, seats[name], last))
+
+    def crash(name: str, down_ns: int) -> None:
+        if simulator.crash(name):
+            simulator.call_at(simulator.now_ns + down_ns, lambda: begin(name))
+
+    for at_ns, name, down_ns in plan.crashes:
+        simulator.call_at(at_ns, lambda n=name, d=down_ns: crash(n, d))
+    simulator.run({name: _attend(simulator, seat, last) for name, seat in seats.items()})
+    return Played(job, contract.rounds, seats, simulator, history, stores)
+
+
+def _keep(seat: Seat, last: dict[str, Outcome], settled: set[str]) -> None:
+    """What a party would keep in its files."""
+    seat.settled = lambda: settled.add(seat.hello.party)
+    seat.conclude = lambda outcome: last.__setitem__(seat.hello.party, outcome)
+
+
+def _attend(
+    simulator: Simulator, seat: Seat, last: dict[str, Outcome]
+) -> Coroutine[object, object, Outcome]:
+    async def whole() -> Outcome:
+        try:
+            return await attend(simulator.worlds[seat.hello.party], seat)
+        except Over:
+            return last[seat.hello.party]
+
+    return whole()
+
+
+def check(played: Played) -> None:
+    """Every batch once and in order at everybody, and the same counts at both ends."""
+    job, active = played.job, played.job.active
+    in_step = job.method["name"] != "vafl"
+    for name, seat in played.seats.items():
+        if seat.program is None:
+            continue  # it came back after the end, and its result was kept before
+        learner = seat.program.learner
+        if in_step:
+            assert learner.applied == list(range(played.rounds)), (name, learner.applied)
+        elif name != active:
+            assert learner.applied == list(range(len(learner.applied))), (name, learner.applied)
+    rounds = [row["round"] for row in played.history.rounds]
+    assert rounds == list(range(1, played.rounds + 1)), rounds
+    if in_step:
+        mine = played.worlds[active].ledger.entries()
+        for peer in job.passives:
+            if played.seats[peer].program is None:
+                continue
+            ours = {(e["direction"], e["kind"]): e["messages"] for e in mine if e["peer"] == peer}
+            other = {"sent": "received", "received": "sent"}
+            theirs = {
+                (other[e["direction"]], e["kind"]): e["messages"]
+                for e in played.worlds[peer].ledger.entries()
+            }
+            assert ours == theirs, (peer, ours, theirs)
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        result = play(int(argument))
+        check(result)
+        print(
+            f"seed {argument}: {result.job.method['name']}, {len(result.seats)} parties, "
+            f"{result.rounds} rounds, {result.restarts} restarts, {result.regroups} regroups: well"
+        )
