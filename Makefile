@@ -6,7 +6,7 @@ CORES ?= 2
 # The data sets that do not come with a package; tests that need them are skipped without.
 export COLONNADE_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help demo test test-all check bench format clean
+.PHONY: help demo test test-all torture fuzz check bench bench-wan format clean
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -25,6 +25,12 @@ test: $(READY)   ## the test suite, under ten minutes on two cores
 test-all: $(READY) ## the test suite with its slow part
 	$(BIN)/python -m pytest -n $(CORES)
 
+torture: $(READY) ## kill parties of a real job at random, and see that nothing is lost
+	$(BIN)/python -m tests.torture
+
+fuzz: $(READY)   ## 100,000 mutated segments against a live server
+	$(BIN)/python -m tests.fuzz --count 100000
+
 check: $(READY)  ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -37,6 +43,10 @@ format: $(READY) ## let ruff format and mend what it can
 bench: $(READY)  ## speed as ratios, measured side by side in one run
 	$(BIN)/python benchmarks/light.py
 	$(BIN)/python benchmarks/codecs.py
+	$(BIN)/python benchmarks/network.py
+
+bench-wan: $(READY) ## the transport over emulated slow lines (root)
+	$(BIN)/python benchmarks/wan.py
 
 clean:           ## remove what the targets made
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

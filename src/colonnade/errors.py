@@ -3,12 +3,14 @@
     ColonnadeError
     ├── RequestError        the request is wrong; one sentence with the cure; exit code 2
     │   ├── JobError        a job file or a --set is wrong
+    │   │   └── RefusedError another party refused this one before the first round
     │   └── DataError       a table, an array or a named data set is wrong or missing
     ├── StoppedError        somebody wanted it to stop; exit code 130
     └── FailedError         the job began and could not go on; exit code 1
         ├── DeadlockError   everybody waits and nothing is under way
         ├── PartyError      a party refused another's message, or broke the protocol
-        │   └── AbsentError a party did not come within the job's timeouts
+        │   ├── AbsentError a party did not come within the job's timeouts
+        │   └── BreachError a party sent what it may not send (or NaN: NotFiniteError)
         ├── CheckpointError a checkpoint cannot be written (colonnade.track.checkpoints)
         └── WireError       bytes that are not a message of ours
 
@@ -37,6 +39,10 @@ class JobError(RequestError):
     """A job file, a record built in Python, or a `--set` is wrong."""
 
 
+class RefusedError(JobError):
+    """Another party refused this one as they greeted: it knows why, and goes on without it."""
+
+
 class DataError(RequestError):
     """A table, an array or a named data set is wrong or cannot be found."""
 
@@ -61,6 +67,18 @@ class PartyError(FailedError):
 
 class AbsentError(PartyError):
     """A party was awaited for as long as the job's timeouts allow, and did not come."""
+
+
+class BreachError(PartyError):
+    """A party sent what it may not send: the message says what, and `peer` is its name."""
+
+    def __init__(self, peer: str, message: str) -> None:
+        super().__init__(message)
+        self.peer = peer
+
+
+class NotFiniteError(BreachError):
+    """A party sent NaN or infinite numbers, from which nothing can be learnt."""
 
 
 class WireError(FailedError):

@@ -28,6 +28,7 @@ from colonnade.world.identity import Identity
 from colonnade.world.line import Emulation
 from colonnade.world.network import NetworkWorld
 from colonnade.world.party_run import Address, run_connected
+from colonnade.world.timeline import Timeline
 from colonnade.world.watch import Report, Watch, new_incarnation, wall_ns
 
 DONE_STATUS = "done"
@@ -58,6 +59,8 @@ class Joined:
     """Where a peer's count of what crossed differs from this party's, by peer."""
     run: Run | None = None
     """At the active party: the training in figures, as far as one party knows them."""
+    detail: str = ""
+    """What more there is to say of how it ended."""
 
 
 class NotedStore:
@@ -97,6 +100,22 @@ class NotedStore:
         self._store.forget_after(round)
 
 
+class _World(NetworkWorld):
+    """The network, with a clock that begins when all parties are there: how long somebody was
+    awaited before says nothing of the training."""
+
+    begun_ns = 0
+
+    def start_clock(self, begun_ns: int) -> None:
+        """The training began when the watch showed this; what came before it is not counted."""
+        self.begun_ns = begun_ns
+        self.timeline = Timeline()
+
+    def now(self) -> int:
+        """Nanoseconds since the job began."""
+        return super().now() - self.begun_ns
+
+
 def take_part(me: Participant, place: Place) -> Joined:
     """Take part in a job; returns when it is over for everybody."""
     return _Part(me, place).run()
@@ -118,13 +137,15 @@ class _Part:
         self.history = History(per_epoch)
         self.per_epoch = per_epoch
         self.run_: Run | None = None
+        self.detail = ""
+        """What more there is to say of how the job ended."""
         write_whole(folder.path / "job.toml", dumps(public_job(job)))
 
     def run(self) -> Joined:
         """All of it."""
         place, me = self.place, self.me
         self.watch.note(f"{me.me} starts", again=0 if self.chain.entries > 1 else None)
-        self.world = NetworkWorld(
+        self.world = _World(
             me.job,
             me.me,
             self.watch,
@@ -141,15 +162,17 @@ class _Part:
         try:
             status = run_connected(self.world, place.address, place.identity, self._attend)
             differences = self._reconcile()
-            self.watch.note(f"ends: {status}")
+            self.watch.note(f"ends: {status}{self.detail and ', '}{self.detail}")
         finally:
             self.chain.close()
         rounds = 0 if self.seat.program is None else self.seat.program.view.round
-        return Joined(status, place.folder.path, rounds, differences, self.run_)
+        return Joined(status, place.folder.path, rounds, differences, self.run_, self.detail)
 
     async def _attend(self) -> str:
         try:
-            return (await attend(self.world, self.seat)).reason
+            outcome = await attend(self.world, self.seat)
+            self.detail = outcome.detail
+            return outcome.reason
         except Over as news:
             if not self.place.folder.is_done:
                 raise
@@ -158,17 +181,27 @@ class _Part:
             return DONE_STATUS
 
     def _goes_on(self, start: int) -> None:
+        if not self.world.begun_ns:
+            now_ns = self.watch.now()
+            # A clock that was set back must not make the time negative.
+            self.world.start_clock(min(now_ns, self.place.folder.remember("begun_ns", now_ns)))
         if self.world.roster.generation > 1 or start:
             where = f"round {start}" if start else "the beginning"
             self.watch.note(f"goes on from {where}", again=start if start else None)
 
     def _receipt(self, peer: str) -> bytes:
-        entries = [entry for entry in self.world.ledger.entries() if entry["peer"] == peer]
-        return msgspec.json.encode(entries)
+        return msgspec.json.encode([entry for entry in self._crossed() if entry["peer"] == peer])
+
+    def _crossed(self) -> list[Entry]:
+        """The own ledger, with what was under way when the job ended and came for nothing."""
+        ledger = self.world.ledger.copy()
+        for sender, message, size in self.world.inbox:
+            ledger.count(sender, "received", type(message), size)
+        return ledger.entries()
 
     def _reconcile(self) -> dict[str, list[str]]:
         """Compare the peers' receipts with the own ledger; they come from outside."""
-        mine = self.world.ledger.entries()
+        mine = self._crossed()
         found: dict[str, list[str]] = {}
         for peer, receipt in self.world.goodbyes.items():
             try:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from colonnade import Job, Limits, Link, Network, Party
 from colonnade.wire.messages import Failure
 from colonnade.world.base import Work
+from colonnade.world.links import Drop, Pass, Repeat
+from colonnade.world.lossy import LossyWorld
 from colonnade.world.simulator import Simulator
+from tests.netrun import run_programs
 
 MS = 1_000_000
 
@@ -19,7 +24,42 @@ def simulated(job, programs):
     return simulator.run(started), simulator.worlds
 
 
-WORLDS = {"simulator": simulated}
+def lossy(job, programs):
+    """The same behind sessions, on links that lose, repeat and reorder."""
+    chance = random.Random(1)
+
+    def rule(envelope):
+        draw = chance.random()
+        if draw < 0.1:
+            return Drop()
+        return Repeat((2 * MS, 9 * MS)) if draw < 0.3 else Pass()
+
+    simulator = Simulator(job, [rule], LossyWorld, until_ns=600_000 * MS)
+    return simulator.run(greeted(programs, simulator.worlds)), simulator.worlds
+
+
+def networked(job, programs):
+    """The same over mTLS on loopback."""
+    return run_programs(job, {name: begun(program) for name, program in programs.items()})
+
+
+def greeted(programs, worlds):
+    return {name: begun(program)(worlds[name]) for name, program in programs.items()}
+
+
+def begun(program):
+    """A program between the beginning and the goodbye, as `attend` runs one."""
+
+    async def whole(world):
+        await world.begin()
+        result = await program(world)
+        await world.part(lambda: None)
+        return result
+
+    return whole
+
+
+WORLDS = {"simulator": simulated, "lossy": lossy, "network": networked}
 
 
 @pytest.fixture(params=WORLDS)

@@ -13,11 +13,13 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli.demo import demo
 from colonnade.cli.join import join, stop
 from colonnade.cli.keys import keys
+from colonnade.cli.launch import launch
 from colonnade.cli.ledger import ledger
 from colonnade.cli.listing import jobs, methods
-from colonnade.cli.many import compare, demo, sweep
+from colonnade.cli.many import compare, sweep
 from colonnade.cli.one import simulate
 from colonnade.cli.paper import reproduce
 from colonnade.errors import ColonnadeError, nearest
@@ -33,7 +35,7 @@ app = typer.Typer(
     help="Train one neural network across organisations that hold different columns of the same "
     "rows.\n\nBegin with [bold]colonnade demo[/bold].",
 )
-COMMANDS = (demo, simulate, compare, sweep, join, stop, ledger, methods, jobs, reproduce)
+COMMANDS = (demo, simulate, compare, sweep, launch, join, stop, ledger, methods, jobs, reproduce)
 for _command in COMMANDS:
     app.command()(_command)
 app.add_typer(keys, name="keys")
@@ -84,7 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refuse(sentence: str, code: int) -> int:
-    print(f"colonnade: {' '.join(sentence.split())}", file=sys.stderr)
+    # Another party may have said it, or the name of a file.
+    safe = "".join(letter if letter.isprintable() else " " for letter in sentence)
+    print(f"colonnade: {' '.join(safe.split())}", file=sys.stderr)
     return code
 
 

@@ -76,6 +76,7 @@ def join(
     ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    launched: Annotated[bool, typer.Option("--launched", hidden=True)] = False,
 ) -> None:
     """Take part in a job as one party, from this host.
 
@@ -83,6 +84,10 @@ def join(
 
     Example: colonnade join job.toml --me telco --connect bank.example:7443
     """
+    if launched:
+        from colonnade.world.processes import end_with_input
+
+        end_with_input()
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     if threads < 1:
         raise RequestError(f"--threads is {threads}: it must be 1 or more")
@@ -90,15 +95,18 @@ def join(
     if not dry_run:
         _check_ends(own, me, listen, connect)
     folder = out or Path("runs") / f"{own.name}-{me}"
+    if dry_run:
+        from colonnade.cli.dry_run import Line, show_dry_run
+
+        show_dry_run(own, me, file, as_json, Line(listen, connect, keys, emulate))
+        return
     from colonnade.cli import joined
 
-    if dry_run:
-        joined.show_dry_run(own, me, file, as_json)
-        return
     address = _address(listen, connect, file)
     identity = _identity(own, me, file, keys)
-    result = joined.run(own, me, file, address, identity, folder, emulate, threads, quiet)
-    joined.show(result, as_json, quiet)
+    result = joined.run(own, me, file, address, identity, folder, emulate, threads, quiet, launched)
+    if result is not None:
+        joined.show(result, as_json, quiet)
 
 
 def _read(

@@ -7,19 +7,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from rich.text import Text
 
 from colonnade.errors import FailedError
-from colonnade.units import show_bytes, show_seconds
+from colonnade.track.chain import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from colonnade.crew import Crew
     from colonnade.job.party_file import PartyFile
     from colonnade.job.records import Job
     from colonnade.joining import Joined
     from colonnade.party.attend import Seat
     from colonnade.party.evaluation import Evaluation
+    from colonnade.track.party_folder import PartyFolder
     from colonnade.world.identity import Identity
+    from colonnade.world.line import Emulation
     from colonnade.world.party_run import Address
 
 LINE_EVERY = 10
@@ -29,10 +33,12 @@ LINE_EVERY = 10
 class Told:
     """Tells a person, and the party's log, what happens; a report and an observer."""
 
-    def __init__(self, console: Console, log: Path, quiet: bool) -> None:
+    def __init__(self, console: Console, log: Path, quiet: bool, launched: bool = False) -> None:
         self._console = console
         self._log = log.open("a", buffering=1)
         self._quiet = quiet
+        self._launched = launched
+        """Whether `colonnade launch` shows every second how far the party is."""
         self._seat: Seat | None = None
         self._status = console.status("") if console.is_terminal and not quiet else None
         self._waiting: str | None = None
@@ -43,7 +49,8 @@ class Told:
             self._status.start()
 
     def event(self, text: str) -> None:
-        """Something happened."""
+        """Something happened; what others say is in it, and is not printed as it is."""
+        text = printable(text)
         self._write(text)
         if not self._quiet:
             self._console.print(text)
@@ -51,7 +58,7 @@ class Told:
     def wait(self, text: str | None) -> None:
         """The party waits; said at once when it begins, and then every ten seconds."""
         began = self._waiting is None and text is not None
-        self._waiting = text
+        self._waiting = text = None if text is None else printable(text)
         if text is not None and (began or self._ticks % LINE_EVERY == 0):
             self._write(text)
             if self._status is None and not self._quiet:
@@ -68,8 +75,10 @@ class Told:
         line = self._waiting
         if line is None and program is not None:
             line = f"round {program.view.round} of {program.view.rounds}{self._measured}"
+        if self._launched:
+            print(line or "", flush=True)
         if self._status is not None:
-            self._status.update(line or "")
+            self._status.update(Text(line or ""))  # Not a string: that could be markup.
         elif self._ticks % LINE_EVERY == 0 and program is not None and self._waiting is None:
             if self._said != program.view.round and not self._quiet:
                 self._console.print(line)
@@ -108,31 +117,54 @@ def run(
     emulate: str | None,
     threads: int,
     quiet: bool,
-) -> Joined:
-    """Take part, telling what happens."""
+    launched: bool = False,
+) -> Joined | None:
+    """Take part, telling what happens; None in a process that only computed for another."""
     import torch
 
-    from colonnade.cli import screen
-    from colonnade.joining import Joined, Place, take_part
-    from colonnade.participation import participant
+    # The first optimizer would import this, which takes a second, when the others wait already.
+    import torch._dynamo
+
+    from colonnade.crew import muster
     from colonnade.track.party_folder import PartyFolder
     from colonnade.world.line import Emulation
 
     torch.set_num_threads(threads)
     line = None if emulate is None else Emulation.parse(emulate)
-    folder = PartyFolder(out)
-    try:
-        if folder.is_complete:
-            screen.stderr().print(f"this job is complete; its result is in {out}")
-            return Joined("complete", out, 0)
-        party = participant(_seeded(job, me, folder), me, file.policy)
-        told = Told(screen.stderr(), out / "log.txt", quiet)
+    with muster(job, me) as crew:
+        if crew.helps:
+            crew.help()
+            return None
+        folder = PartyFolder(out)
         try:
-            return take_part(party, Place(address, identity, folder, told, line, [told]))
+            return _speak(crew, file, address, identity, folder, line, quiet, launched)
         finally:
-            told.close()
+            folder.close()
+
+
+def _speak(
+    crew: Crew,
+    file: PartyFile,
+    address: Address,
+    identity: Identity,
+    folder: PartyFolder,
+    line: Emulation | None,
+    quiet: bool,
+    launched: bool,
+) -> Joined:
+    from colonnade.cli import screen
+    from colonnade.joining import Joined, Place, take_part
+    from colonnade.participation import participant
+
+    if folder.is_complete:
+        screen.stderr().print(f"this job is complete; its result is in {folder.path}")
+        return Joined("complete", folder.path, 0)
+    party = crew.equip(participant(_seeded(crew.job, crew.me, folder), crew.me, file.policy))
+    told = Told(screen.stderr(), folder.path / "log.txt", quiet, launched)
+    try:
+        return take_part(party, Place(address, identity, folder, told, line, [told]))
     finally:
-        folder.close()
+        told.close()
 
 
 def _seeded(job: Job, me: str, folder: Any) -> Job:
@@ -171,11 +203,7 @@ def show(result: Joined, as_json: bool, quiet: bool) -> None:
         for sentence in sentences:
             screen.stderr().print(sentence)
     if result.status == "diverged":
-        raise FailedError("the training diverged: lower the learning rates")
+        detail = f" ({result.detail})" if result.detail else ""
+        raise FailedError(f"the training diverged{detail}: lower the learning rates")
     if any(result.differences.values()):
         raise FailedError("the ledgers of both ends differ: see reconciliation.json")
-
-
-def show_dry_run(job: Job, me: str, file: PartyFile, as_json: bool) -> None:
-    """What would leave this host."""
-    raise NotImplementedError((job, me, file, as_json, show_bytes, show_seconds))

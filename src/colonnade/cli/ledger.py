@@ -110,9 +110,15 @@ def _reconcile(parties: Mapping[str, Verified]) -> Reconciled:
         if mine.job != theirs.job:
             said[f"{me} and {peer}"] = [f"{me} and {peer} have chains of different jobs"]
         elif peer in _peers([mine]) or me in _peers([theirs]):
-            ends = (entries_of(mine.standing), me, entries_of(theirs.standing), peer)
-            said[f"{me} and {peer}"] = reconcile(*ends)
+            said[f"{me} and {peer}"] = reconcile(_counted(mine), me, _counted(theirs), peer)
     return said
+
+
+def _counted(found: Verified) -> list[Entry]:
+    """What a party counted at the end, or its chain where the job has not ended: a chain may have
+    the mark of a checkpoint after what belongs behind it."""
+    path = found.path.with_name("ledger.json")
+    return _read_json(path, list[Entry]) if path.exists() else entries_of(found.standing)
 
 
 def _peers(parties: Iterable[Verified]) -> set[str]:

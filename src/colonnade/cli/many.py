@@ -1,4 +1,4 @@
-"""`colonnade demo`, `compare` and `sweep`: many runs side by side."""
+"""`colonnade compare` and `sweep`: many runs side by side."""
 
 from __future__ import annotations
 
@@ -32,47 +32,9 @@ if TYPE_CHECKING:
     from colonnade.job.records import Job
     from colonnade.sweeps import Sweep
 
-DEMO_METHODS = ("fedsgd", "fedbcd:updates=2", "fedbcd:updates=5", "fedbcd:updates=10")
-DEMO_SEEDS = (0, 1, 2)
-DEMO_SETS = [
-    # One rate for all. At 0.05 ten local updates win on some seeds and collapse on others; at 0.03
-    # every method reaches the target (and 0.95, later) on each of the seeds 0 to 7.
-    "parties.*.optimizer.lr=0.03",
-    "train.target=0.93",
-    "train.stop=target",
-    "train.epochs=200",
-]
 Seeds = Annotated[
     str, typer.Option(metavar="N,N,N", help="Train with each of these seeds: --seeds 0,1,2.")
 ]
-
-
-def demo(
-    out: Out = None, as_json: Json = False, workers: Workers = None, quiet: Quiet = False
-) -> None:
-    """See what the methods cost: three parties learn digits over slow links, in under a minute.
-
-    Example: colonnade demo
-    """
-    from colonnade.cli import screen
-
-    check_out(out)
-    if not as_json and not quiet:
-        screen.show(
-            "Three parties hold three strips of each handwritten digit, and one the labels. They\n"
-            "train one network until it knows 93 % of the digits it has not seen. A message takes\n"
-            "100 ms, so waiting costs most: FedSGD updates once for each exchange, FedBCD several\n"
-            f"times. Time is virtual; {len(DEMO_SEEDS)} seeds each, mean ± deviation.\n"
-        )
-    result = _compare(
-        read_job("digits", DEMO_SETS), DEMO_METHODS, DEMO_SEEDS, workers, None, out, quiet
-    )
-    if as_json:
-        screen.show_json(result.to_dict())
-        return
-    screen.show(result.table(screen.stdout().width))
-    screen.show("\nNext, a slower line:  colonnade simulate digits --set network.latency=1s")
-    screen.show("A job of your own:    colonnade jobs digits > mine.toml")
 
 
 def compare(

@@ -12,7 +12,8 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from colonnade.party.evaluation import Evaluation, Evaluations, Observer, Recorded
+from colonnade.errors import NotFiniteError
+from colonnade.party.evaluation import Evaluation, Evaluations, Observer, Recorded, blame
 from colonnade.party.intake import accept, waiting_for
 from colonnade.party.learner import ActiveLearner, Aggregate
 from colonnade.party.opening import Uploads, rehearse
@@ -61,6 +62,8 @@ class Active(Program):
         self.losses: list[float] = []
         """Of the aggregations since the last whole round."""
         self.reason: str | None = None
+        """Why the job ends, once it does."""
+        self.detail = ""
 
     async def run(self) -> Outcome:
         """Prepare, loop, end the job for everybody."""
@@ -72,9 +75,9 @@ class Active(Program):
         best = self.evaluations.best
         with self.world.off_clock():
             for peer, last in self.view.answered.items():
-                await self.world.send(peer, Finish(last, best, self.reason))
+                await self.world.send(peer, Finish(last, best, self.reason, self.detail))
         self.learner.settle(best, judged=self.setup.rounds)
-        return self.outcome(self.reason)
+        return self.outcome(self.reason, self.detail)
 
     def state(self, ledger: Ledger) -> dict[str, Any]:
         """Everything the party needs to go on from here, at rest."""
@@ -179,7 +182,12 @@ class Active(Program):
         self.method.window.at_aggregate(view)
         exchange.completes = view.completing
         exchange.packed = {peer: self.inbox.pop((peer, round)) for peer in peers}
-        exchange.reply = await self.world.compute(partial(learner.gather, exchange), Work.CODEC)
+        try:
+            exchange.reply = await self.world.compute(partial(learner.gather, exchange), Work.CODEC)
+        except NotFiniteError as fault:
+            self._note(math.nan, exchange.completes)
+            self._diverge(f"{fault} in round {round}")
+            return
         aggregate = await self._derive(exchange, wanted=order.at_once or not order.recomputes)
         view.actions.append((self.world.now(), "aggregate", round))
         self._note(aggregate.loss, exchange.completes)
@@ -188,7 +196,7 @@ class Active(Program):
         view.agreed = local.agree(view)
         if not math.isfinite(aggregate.loss):
             learner.forget()
-            self.reason = "diverged"
+            self._diverge(f"the loss of round {round} is {aggregate.loss}")
             return
         exchange.answer = aggregate.answer
         if order.at_once:
@@ -198,6 +206,10 @@ class Active(Program):
         exchange.replied_ns = self.world.now()
         await self._backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
         view.remember(exchange, local.keep, exchange.replied_ns, self.world.now(), learner.rate)
+
+    def _diverge(self, detail: str) -> None:
+        """What has come cannot be learnt from: no update is made of it, and the job ends."""
+        self.reason, self.detail = "diverged", detail
 
     def _note(self, loss: float, completes: int | None) -> None:
         """Tell of a round when it is whole, and of a loss that ends the run."""
@@ -279,4 +291,6 @@ class Active(Program):
         self.learner.settle(self.evaluations.best, self.evaluations.judged)
         is_best = self.evaluations.best == evaluation.round
         self.observer.on_evaluation(evaluation, self.world.now(), measured, is_best)
+        if reason == "diverged" and self.reason is None:
+            self._diverge(blame(evaluation))
         self.reason = self.reason or reason

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from colonnade.errors import PartyError
+from colonnade.errors import BreachError, PartyError
 from colonnade.party.active import Active
 from colonnade.party.greeting import hear, introduce, newest_common, welcome
 from colonnade.party.passive import Passive
@@ -60,17 +60,22 @@ async def attend(world: World, seat: Seat) -> Outcome:
     """Take part in a job until it has ended for everybody."""
     returns: dict[int, int] = {}
     while True:
+        agreed = False
         try:
             await world.begin()
             world.ledger.clear()
             program = await _greet(world, seat)
+            agreed = True
             outcome = await program.run()
             seat.conclude(outcome)
             await world.part(seat.settled)
             return outcome
-        except Regrouped as news:
+        except (Regrouped, BreachError) as news:
+            if isinstance(news, BreachError):
+                world.expel(news)
             start = 0 if seat.program is None else seat.program.setup.start
-            returns[start] = returns.get(start, 0) + 1
+            # Those who never came to agree have not gone back either.
+            returns[start] = returns.get(start, 0) + agreed
             if returns[start] > seat.restarts:
                 raise PartyError(
                     f"{news}: the parties have gone back to round {start} {seat.restarts} times "
@@ -91,6 +96,7 @@ async def _greet(world: World, seat: Seat) -> Active | Passive:
         program = seat.program = seat.build(world, answer)
         assert isinstance(program, Active)
         await welcome(world, answer, program.learner.labels_message())
+    world.agree()
     seat.goes_on(answer.start)
     if seat.store is not None:
         seat.store.forget_after(answer.start)

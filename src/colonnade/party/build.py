@@ -130,7 +130,8 @@ class Ground:
     def place(self, name: str, bottom: Bottom) -> Place:
         """Where a party's learner computes."""
         dtype = DTYPES[self.job.train.dtype]
-        return Place(name, self.job.seed, secret_seed(self.job, name), bottom.device, dtype)
+        seed, active = secret_seed(self.job, name), self.job.active
+        return Place(name, self.job.seed, seed, bottom.device, dtype, active)
 
     def build_top(self, bottom: Bottom) -> nn.Module:
         """The top model, built from the active party's seed or copied."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from colonnade.errors import PartyError
+import torch
+
+from colonnade.compress import decode
+from colonnade.errors import BreachError
 from colonnade.job.records import Train
 from colonnade.party.learner import Split
 from colonnade.party.state import Tree
+from colonnade.party.torch_passive import EVALUATION_ROWS
 from colonnade.track.metrics import Metric
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Evaluate, EvaluationEmbedding, Packed
@@ -60,6 +65,19 @@ class Recorded(Protocol):
     def restore(self, state: Any) -> None:
         """Go back to a checkpoint."""
         ...
+
+
+def blame(evaluation: Evaluation) -> str:
+    """Why nothing could be measured: whose embeddings are not finite, if it is not the active
+    party's own model."""
+    for pieces in evaluation.pieces.values():
+        for peer, own in pieces.items():
+            if not all(torch.isfinite(decode(packed)).all() for packed in own.values()):
+                return (
+                    f"{peer} sent evaluation embeddings with NaN or infinite components "
+                    f"of round {evaluation.round}"
+                )
+    return f"the predictions of round {evaluation.round} are not finite"
 
 
 class Evaluations:
@@ -123,16 +141,17 @@ class Evaluations:
         for evaluation in self._open:
             if evaluation.round == message.round and message.split in self._splits:
                 pieces = evaluation.pieces.setdefault(message.split, {}).setdefault(sender, {})
-                if message.start in pieces or message.start < 0:
-                    raise PartyError(f"{sender} sent rows from {message.start} on twice")
-                pieces[message.start] = message.tensor
+                start, rows = message.start, math.prod(message.tensor.shape[:1])
+                due = min(EVALUATION_ROWS, self._rows[message.split] - start)
+                if start in pieces or start < 0 or start % EVALUATION_ROWS or not 0 < rows == due:
+                    fault = f"{sender} sent {rows} evaluation rows from {start} on: not what is due"
+                    raise BreachError(sender, fault)
+                pieces[start] = message.tensor
                 key = (message.split, sender)
-                rows = evaluation.rows.get(key, 0) + message.tensor.shape[0]
-                if rows > self._rows[message.split]:
-                    raise PartyError(f"{sender} sent more evaluation rows than there are")
-                evaluation.rows[key] = rows
+                evaluation.rows[key] = evaluation.rows.get(key, 0) + rows
                 return
-        raise PartyError(f"{sender} answered an evaluation of round {message.round} nobody asked")
+        fault = f"{sender} answered an evaluation of round {message.round} nobody asked"
+        raise BreachError(sender, fault)
 
     def ready(self) -> Evaluation | None:
         """The oldest evaluation, once everybody's answer is complete."""

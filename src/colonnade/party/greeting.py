@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from colonnade.errors import JobError, PartyError
+from colonnade.errors import BreachError, RefusedError
 from colonnade.job.terms import differences
 from colonnade.wire.messages import Failure, Hello, Labels, Message, Terms, Welcome
 from colonnade.world.base import World
+
+WIDTH_MAX = 1 << 20
+"""The widest embedding that is believed: it decides how much is allocated."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +39,18 @@ async def introduce(world: World, hello: Hello, terms: Mapping[str, str]) -> Wel
         assert received is not None
         message = received[1]
         if isinstance(message, Failure):
-            raise PartyError(f"{active} refused: {message.reason}")
+            raise RefusedError(f"{active} refused: {message.reason}")
         if isinstance(message, Terms):
             lines = differences(terms, message.fields, hello.party, active)
             sentence = f"{active} has another job: {'; '.join(lines) or 'their digests differ'}"
             await world.send(active, Failure(sentence))
-            raise JobError(sentence)
+            raise RefusedError(sentence)
     if not isinstance(message, Welcome):
-        raise PartyError(f"{active} began with {type(message).__name__} and no welcome")
+        fault = f"{active} began with {type(message).__name__} and no welcome"
+        raise BreachError(active, fault)
     if message.digest != hello.digest or message.start not in (0, *hello.checkpoints):
-        raise PartyError(f"{active} has another job, or wants another start: compare the job files")
+        fault = f"{active} has another job, or wants another start: compare the job files"
+        raise BreachError(active, fault)
     return message
 
 
@@ -109,9 +114,11 @@ def _fault(mine: Hello, terms: Mapping[str, str], peer: str, message: Message) -
             "align the rows first"
         )
     declared = terms.get(f"parties.{peer}.width")
-    if message.width < 1 or declared not in (None, str(message.width)):
+    fits = 1 <= message.width <= WIDTH_MAX and declared in (None, str(message.width))
+    if not fits:
         return (
-            f"the embedding of {peer} is {message.width} wide, the job says "
-            f"{declared or '1 or more'}: change its model, or parties.{peer}.width in the job"
+            f"the embedding of {peer} is {message.width} wide, and may be "
+            f"{declared or f'1 to {WIDTH_MAX}'}: change its model, or parties.{peer}.width in the "
+            "job"
         )
     return None

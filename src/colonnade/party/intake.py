@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colonnade.errors import PartyError
+from colonnade.errors import BreachError, PartyError
 from colonnade.wire.messages import (
     Barrier,
     Embedding,
@@ -24,34 +24,39 @@ def accept(program: Active, sender: str, message: Message) -> None:
     """Take in a message, or refuse it with a sentence that names its sender."""
     if isinstance(message, Embedding):
         if message.round != program.view.arrived[sender] + 1:
-            raise PartyError(
-                f"{sender} sent round {message.round} after {program.view.arrived[sender]}"
+            raise BreachError(
+                sender, f"{sender} sent round {message.round} after {program.view.arrived[sender]}"
             )
         if message.round - program.view.answered[sender] > program.method.window.most:
-            raise PartyError(
+            raise BreachError(
+                sender,
                 f"{sender} sent round {message.round} and has no reply since round "
                 f"{program.view.answered[sender]}: the method lets {program.method.window.most} be "
-                "in flight"
+                "in flight",
             )
-        program.rest.mark(sender, message.round)
+        if message.round >= program.cuts.next:
+            program.rest.mark(sender, message)
         program.view.arrived[sender] = message.round
         program.inbox[sender, message.round] = message.tensor
     elif isinstance(message, Status) and program.method.local.reports:
-        program.rest.mark(sender, message.round)
+        if message.round >= program.cuts.next:
+            program.rest.mark(sender, message)
         program.view.reported[sender] = message.updates
     elif isinstance(message, Upload) and sender in program.uploads.missing():
         program.uploads.accept(sender, program.learner.take_upload(sender, message))
     elif isinstance(message, EvaluationEmbedding):
         program.evaluations.accept(sender, message)
-    elif isinstance(message, Leave):
-        program.rest.mark(sender, message.round)
+    elif isinstance(message, Leave) and sender not in program.rest.leaving:
+        if message.round >= program.cuts.next:
+            program.rest.mark(sender, message)
         program.rest.leaving.append(sender)
     elif isinstance(message, Barrier):
         program.rest.accept(sender)
     elif isinstance(message, Failure):
         raise PartyError(f"{sender} failed: {message.reason}")
     else:
-        raise PartyError(f"{sender} sent a {type(message).__name__} to the active party")
+        fault = f"{sender} sent a message that is not due, of kind {type(message).__name__}"
+        raise BreachError(sender, fault)
 
 
 def waiting_for(program: Active) -> str:

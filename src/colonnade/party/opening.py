@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from colonnade.errors import PartyError
+from colonnade.errors import BreachError
 from colonnade.party.learner import Learner, PassiveLearner
 from colonnade.party.setup import Setup
 from colonnade.policies.view import View
@@ -48,7 +48,7 @@ class Uploads:
         """So many more have come."""
         self._lacking[sender] -= rows
         if self._lacking[sender] < 0:
-            raise PartyError(f"{sender} uploaded more rows than there are")
+            raise BreachError(sender, f"{sender} uploaded more rows than there are")
 
     def missing(self) -> list[str]:
         """The parties that have not sent all."""

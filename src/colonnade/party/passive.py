@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
-from colonnade.errors import PartyError
+from colonnade.errors import BreachError, PartyError
 from colonnade.party.learner import PassiveLearner, Split
 from colonnade.party.opening import rehearse, upload
 from colonnade.party.program import Program
-from colonnade.party.setup import Outcome, Setup
+from colonnade.party.setup import REASONS, Outcome, Setup
 from colonnade.policies.view import Exchange, Role
 from colonnade.wire.messages import (
     Barrier,
@@ -66,7 +66,7 @@ class Passive(Program):
             await self._drain()
         assert self.finish is not None
         self.learner.settle(self.finish.best, judged=self.setup.rounds)
-        return self.outcome(self.finish.reason)
+        return self.outcome(self.finish.reason, self.finish.detail)
 
     async def _drain(self) -> None:
         """Take in everything that is here; wait only if `_act` found nothing to do."""
@@ -80,7 +80,7 @@ class Passive(Program):
         if isinstance(message, Gradient | Snapshot):
             exchange = self.in_flight.pop(message.round, None)
             if exchange is None:
-                raise PartyError(f"{self.active} answered round {message.round}, which is not open")
+                raise self._breach(f"answered round {message.round}, which is not open")
             exchange.reply = message
             exchange.replied_ns = self.world.now()
             self.replies.append(exchange)
@@ -91,7 +91,7 @@ class Passive(Program):
         elif isinstance(message, Evaluate):
             self.learner.settle(message.best, message.judged)
             self.evaluations.append(message)
-        elif isinstance(message, Finish):
+        elif isinstance(message, Finish) and message.reason in REASONS:
             self.finish = message
         elif isinstance(message, Barrier):
             self._accept_barrier(message)
@@ -100,7 +100,10 @@ class Passive(Program):
         elif isinstance(message, Failure):
             raise PartyError(f"{self.active} failed: {message.reason}")
         else:
-            raise PartyError(f"{self.active} sent a {type(message).__name__} to a passive party")
+            raise self._breach(f"sent a {type(message).__name__} to a passive party")
+
+    def _breach(self, what: str) -> BreachError:
+        return BreachError(self.active, f"{self.active} {what}")
 
     async def _act(self) -> bool:
         """Do the first thing that applies; True when the job is over."""
@@ -118,7 +121,7 @@ class Passive(Program):
             await self._use_reply()
         elif self.finish is not None and view.round > self.finish.round:
             return True
-        elif view.round == self.cuts.next and self.finish is None:
+        elif view.round == self.cuts.next < view.rounds and self.finish is None:
             await self._rest()
         elif self.barriers and view.in_flight == 0 and self.finish is None:
             await self._heed(self.barriers.popleft())
@@ -133,8 +136,9 @@ class Passive(Program):
         return False
 
     def _goes_on(self) -> bool:
-        at_rest = self.resting or self.barriers
-        return self.finish is None and self.view.sent < self._limit() and not at_rest
+        view = self.view
+        on = view.sent < view.rounds and view.sent < self.cuts.next
+        return on and self.finish is None and not self.resting and not self.barriers
 
     def _limit(self) -> int:
         """The batch up to which may be sent: the last one, or the next rest."""
@@ -144,7 +148,7 @@ class Passive(Program):
         if not self.method.quorum.in_step:
             self.barriers.append(message)
         elif message.round < max(self.view.sent, self.view.round + 1):
-            raise PartyError(f"{self.active} wants a rest at round {message.round}, which is past")
+            raise self._breach(f"wants a rest at round {message.round}, which is past")
         else:
             self.cuts.order(message.round, message.leaving)
 
@@ -201,8 +205,9 @@ class Passive(Program):
     async def _use_reply(self) -> None:
         """The fresh update, after as many new batches as the window wants under way first."""
         view, learner = self.view, self.learner
-        for _ in range(min(self.method.window.refill(view), self._limit() - view.sent)):
-            await self._send_next()
+        if (ahead := self.method.window.refill(view)) > 0:
+            for _ in range(min(ahead, self._limit() - view.sent)):
+                await self._send_next()
         exchange = self.replies.popleft()
         view.replies -= 1
         if self.method.version.recomputes():

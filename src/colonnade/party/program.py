@@ -34,9 +34,9 @@ class Program:
         self.cuts = Cuts(every, setup.start)
         self.asked_to_leave = False
 
-    def outcome(self, reason: str) -> Outcome:
+    def outcome(self, reason: str, detail: str = "") -> Outcome:
         """What the party has at this instant."""
-        return Outcome.of(self.view, self.learner, reason)
+        return Outcome.of(self.view, self.learner, reason, detail)
 
     def state(self, ledger: Ledger) -> dict[str, Any]:
         """Everything the party needs to go on from here, at rest."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colonnade.errors import PartyError
+from colonnade.errors import BreachError
 from colonnade.wire.ledger import Ledger
-from colonnade.wire.messages import Barrier
+from colonnade.wire.messages import Barrier, Message
 
 if TYPE_CHECKING:
     from colonnade.party.active import Active
@@ -30,17 +30,16 @@ class Rest:
         self.leaving: list[str] = []
         """Who wants to leave and has no rest planned for it yet."""
 
-    def mark(self, sender: str, round: int) -> None:
-        """A message of a round was just received: does it belong after the rest?"""
+    def mark(self, sender: str, message: Message) -> None:
+        """The message just received is of a round beyond the next rest."""
         program = self._program
-        beyond = round >= program.cuts.next and program.method.quorum.in_step
-        if beyond and sender not in self._marks:
-            self._marks[sender] = program.world.ledger.copy(without_last=True)
+        if sender not in self._marks and program.method.quorum.in_step:
+            self._marks[sender] = program.world.ledger.before(sender, type(message))
 
     def accept(self, sender: str) -> None:
         """A party says that it has come to rest."""
         if not self._called or sender in self._answered:
-            raise PartyError(f"{sender} came to rest, and nobody had called for it")
+            raise BreachError(sender, f"{sender} came to rest, and nobody had called for it")
         self._answered.add(sender)
 
     async def heed(self) -> None:

@@ -43,6 +43,10 @@ class Setup:
         return View(role, rounds, self.plan.per_epoch, self.parties, per_round, agreed=self.agreed)
 
 
+REASONS = ("end", "target", "patience", "diverged")
+"""Why a job may end."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a party has at the end."""
@@ -53,8 +57,10 @@ class Outcome:
     best_weights: Weights | None
     reason: str
     """Why the job ended: `end`, `target`, `patience` or `diverged`."""
+    detail: str = ""
+    """What more there is to say of it: which party's numbers ended it, say."""
 
     @classmethod
-    def of(cls, view: View, learner: Learner, reason: str) -> Outcome:
+    def of(cls, view: View, learner: Learner, reason: str, detail: str = "") -> Outcome:
         """What a party has at this instant."""
-        return cls(view, learner.weights(), learner.best_weights(), reason)
+        return cls(view, learner.weights(), learner.best_weights(), reason, detail)

@@ -15,13 +15,13 @@ from torch import nn
 from torch.func import functional_call
 
 from colonnade.compress import Key, Occasion, decode, plain
-from colonnade.errors import JobError, PartyError
+from colonnade.errors import JobError
 from colonnade.party.contents import Forward, Share, Shared
 from colonnade.party.learner import Aggregate, Reply, Rows
 from colonnade.party.objective import Objective
 from colonnade.party.state import Tree
 from colonnade.party.torch_active import TorchActive
-from colonnade.party.torch_passive import TorchPassive
+from colonnade.party.torch_passive import TorchPassive, received
 from colonnade.party.trainer import Randomness
 from colonnade.policies.view import Exchange
 from colonnade.wire.messages import Labels, Snapshot
@@ -71,23 +71,32 @@ class SnapshotPassive(TorchPassive):
 
     def learn_labels(self, message: Labels) -> None:
         """Keep the labels of the training rows."""
-        tensors = [decode(packed).to(self._device) for packed in message.packed()]
-        if any(len(tensor) != self._train_count for tensor in tensors):
-            raise PartyError(f"labels came for other than the {self._train_count} training rows")
-        self._labels = tensors[0]
-        self._sample_weights = tensors[1] if len(tensors) > 1 else None
+        if len(message.weights) > 1:
+            raise self._breach("the weights of the rows more than once")
+        due = self._objective.prepare(torch.zeros(self._train_count), self._place.dtype)
+        active = self._place.active
+        labels = received(message.labels, tuple(due.shape), due.dtype, active)
+        if self._objective.task != "regression" and labels.numel():
+            low, high = labels.aminmax()
+            if low < 0 or high >= self._objective.classes:
+                raise self._breach(f"labels beyond the {self._objective.classes} classes")
+        weights = [self._received(each, (len(due),), active) for each in message.weights]
+        self._labels = labels.to(self._device)
+        self._sample_weights = weights[0] if weights else None
 
     def unpack(self, reply: Reply, rows: Rows) -> Shared:
         """The others' embeddings and the top model of a round."""
         if not isinstance(reply, Snapshot):
-            raise PartyError(f"a {type(reply).__name__} came where a Snapshot is due")
+            raise self._breach(f"a {type(reply).__name__} where a Snapshot is due")
         others = tuple(name for name in self._order if name != self._place.party)
         names = [name for name, _ in self._top.named_parameters()]
         if reply.parties != others or len(reply.embeddings) != len(others):
-            raise PartyError(f"a snapshot of {', '.join(reply.parties)} where {others} is due")
+            raise self._breach(f"a snapshot of {', '.join(reply.parties)} where {others} is due")
         if len(reply.top) != len(names):
-            raise PartyError(f"a top model of {len(reply.top)} tensors where {len(names)} are due")
-        sender = "the active party"
+            raise self._breach(
+                f"a top model of {len(reply.top)} tensors where {len(names)} are due"
+            )
+        sender = self._place.active
         embeddings = {
             name: self._received(packed, (len(rows), self._widths[name]), sender)
             for name, packed in zip(others, reply.embeddings, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from colonnade.compress import Encoding, Key, Occasion
-from colonnade.errors import PartyError
+from colonnade.errors import BreachError
 from colonnade.party.contents import Forward
 from colonnade.party.learner import Aggregate, Reply, Rows, Split
 from colonnade.party.objective import Objective
@@ -109,11 +110,11 @@ class TorchActive(TorchLearner):
 
     def take_upload(self, peer: str, message: Upload) -> int:
         """Into the table."""
-        rows, width = message.tensor.shape[0], self._widths[peer]
-        embedding = self._received(message.tensor, (rows, width), peer)
-        table = self._tables[peer]
+        table, rows = self._tables[peer], math.prod(message.tensor.shape[:1])
+        embedding = self._received(message.tensor, (rows, self._widths[peer]), peer)
         if not 0 <= message.start <= len(table) - rows:
-            raise PartyError(f"{peer} uploaded rows from {message.start} on, which do not exist")
+            fault = f"{peer} uploaded rows from {message.start} on, which do not exist"
+            raise BreachError(peer, fault)
         table[message.start : message.start + rows] = embedding
         return rows
 
@@ -200,7 +201,7 @@ class TorchActive(TorchLearner):
         for start in range(0, len(labels), EVALUATION_ROWS):
             rows = min(EVALUATION_ROWS, len(labels) - start)
             embeddings = {
-                peer: self._received(own[start], (rows, self._widths[peer]), peer)
+                peer: self._received(own[start], (rows, self._widths[peer]), peer, finite=False)
                 for peer, own in pieces.items()
             }
             if self.has_features:

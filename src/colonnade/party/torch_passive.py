@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,8 @@ from torch import nn
 from torch.func import functional_call
 
 from colonnade.compress import Key, Occasion, decode, plain
-from colonnade.errors import PartyError
+from colonnade.compress.base import DTYPE_NAMES
+from colonnade.errors import BreachError, NotFiniteError, WireError
 from colonnade.party.contents import Forward
 from colonnade.party.learner import Reply, Rows, Split, Weights
 from colonnade.party.method import Method
@@ -38,6 +40,8 @@ class Place:
     device: torch.device
     dtype: torch.dtype
     """Of the job's tensors."""
+    active: str = "the active party"
+    """Its name."""
 
 
 class TorchLearner:
@@ -165,13 +169,42 @@ class TorchLearner:
             embedding: torch.Tensor = bottom(self._features[split][start : start + EVALUATION_ROWS])
         return embedding
 
-    def _received(self, packed: Packed, shape: tuple[int, ...], sender: str) -> torch.Tensor:
-        if packed.shape != shape:
-            raise PartyError(
-                f"{sender} sent a tensor of shape {packed.shape} where {shape} is due: "
-                "its model or its batch differs from the job"
-            )
-        return decode(packed).to(self._device)
+    def _received(
+        self, packed: Packed, shape: tuple[int, ...], sender: str, finite: bool = True
+    ) -> torch.Tensor:
+        """A tensor from the wire, once it is what is due."""
+        return received(packed, shape, self._place.dtype, sender, finite).to(self._device)
+
+
+def received(
+    packed: Packed, shape: tuple[int, ...], dtype: torch.dtype, sender: str, finite: bool = True
+) -> torch.Tensor:
+    """The tensor of a record from the wire; refuses one of another shape or type than is due, and
+    one that is not finite.
+
+    >>> received(plain().encode(torch.ones(2)), (2,), torch.float32, "lab").tolist()
+    [1.0, 1.0]
+    """
+    if packed.shape != shape:
+        raise BreachError(
+            sender,
+            f"{sender} sent a tensor of shape {packed.shape} where {shape} is due: "
+            "its model or its batch differs from the job",
+        )
+    if packed.dtype != DTYPE_NAMES[dtype]:
+        raise BreachError(
+            sender,
+            f"{sender} sent a tensor of type {packed.dtype} where {DTYPE_NAMES[dtype]} is due: "
+            "its model differs from the job (train.dtype)",
+        )
+    try:
+        tensor = decode(packed)
+    except WireError as fault:
+        raise BreachError(sender, f"{sender} sent what cannot be read: {fault}") from None
+    # A sum is quick and shows every NaN; it may also grow too large where all its terms are well.
+    if finite and not math.isfinite(tensor.sum().item()) and not torch.isfinite(tensor).all():
+        raise NotFiniteError(sender, f"{sender} sent a tensor with NaN or infinite components")
+    return tensor
 
 
 class TorchPassive(TorchLearner):
@@ -201,12 +234,15 @@ class TorchPassive(TorchLearner):
     def unpack(self, reply: Reply, rows: Rows) -> Any:
         """The gradient of a batch."""
         if not isinstance(reply, Gradient):
-            raise PartyError(f"a {type(reply).__name__} came where a Gradient is due")
-        return self._received(reply.tensor, (len(rows), self.width), "the active party")
+            raise self._breach(f"a {type(reply).__name__} where a Gradient is due")
+        return self._received(reply.tensor, (len(rows), self.width), self._place.active)
+
+    def _breach(self, what: str) -> BreachError:
+        return BreachError(self._place.active, f"{self._place.active} sent {what}")
 
     def learn_labels(self, message: Labels) -> None:
         """A party that gets gradients has no use for labels and takes none."""
-        raise PartyError("labels came to a party whose method does not need them")
+        raise self._breach("labels to a party whose method does not need them")
 
     def _gradient(self, exchange: Exchange, embedding: torch.Tensor) -> torch.Tensor:
         """The derivative of the loss by the embedding: as it came."""

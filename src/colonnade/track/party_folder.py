@@ -73,12 +73,12 @@ class PartyFolder:
     @property
     def is_done(self) -> bool:
         """Whether the party's result is here."""
-        return (self.path / "party.json").exists()
+        return is_done(self.path)
 
     @property
     def is_complete(self) -> bool:
         """Whether the job is over for everybody."""
-        return (self.path / "complete").exists()
+        return is_complete(self.path)
 
     def complete(self) -> None:
         """The job is over for everybody."""
@@ -107,11 +107,12 @@ class PartyFolder:
 
 def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
     """A party's result from its folder, and the facts beside it."""
-    from safetensors.torch import load_file
+    from safetensors.torch import load
 
     facts: dict[str, Any] = json.loads((path / "party.json").read_text())
     weights = {
-        name: load_file(path / f"{name}.safetensors")
+        # Not by the file's name, which would leave the tensors mapped to a file that may change.
+        name: load((path / f"{name}.safetensors").read_bytes())
         for name in ("last", "best")
         if (path / f"{name}.safetensors").exists()
     }
@@ -131,6 +132,16 @@ def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
         preprocessing=preprocessing.read_text() if preprocessing.exists() else None,
     )
     return party, facts
+
+
+def is_done(path: Path) -> bool:
+    """Whether a party's folder has its result."""
+    return (path / "party.json").exists()
+
+
+def is_complete(path: Path) -> bool:
+    """Whether the job of a party's folder is over for everybody."""
+    return (path / "complete").exists()
 
 
 def running(path: Path) -> int | None:

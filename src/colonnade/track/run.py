@@ -170,6 +170,13 @@ class Run:
         What belongs to one party only (weights, preprocessing) lies in its own sub-folder.
         """
         out = Path(folder)
+        for name, party in self.parties.items():
+            save_party(out / "parties" / name, party)
+        self.save_figures(out)
+        return out
+
+    def save_figures(self, out: Path) -> None:
+        """Write the run folder but for what belongs to one party only; the summary comes last."""
         out.mkdir(parents=True, exist_ok=True)
         (out / "job.toml").write_text(dumps(self.job))
         self.save_history(out)
@@ -177,10 +184,7 @@ class Run:
         save_timeline(out / "timeline.parquet", spans)
         ledgers = {name: party.ledger for name, party in self.parties.items()}
         (out / "ledger.json").write_text(json.dumps(ledgers, indent=1) + "\n")
-        for name, party in self.parties.items():
-            save_party(out / "parties" / name, party)
         (out / "summary.json").write_text(json.dumps(self.summary(), indent=1) + "\n")
-        return out
 
     def save_history(self, out: Path) -> None:
         """Write what the active party has measured."""

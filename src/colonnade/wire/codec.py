@@ -159,9 +159,12 @@ def _check_tensor(tensor: Packed, bytes_max: int) -> None:
     for extent in tensor.shape:
         if extent < 0:
             raise WireError(f"a tensor of shape {tensor.shape}: no extent may be negative")
-        size *= extent
+        # The other extents of an empty tensor are judged as well: they may be any number.
+        size *= extent or 1
     if size > bytes_max:
         raise WireError(f"a tensor of {size} bytes when unpacked, the limit is {bytes_max}")
+    if 0 in tensor.shape:
+        size = 0
     if tensor.codec == "plain" and size != tensor.data.view.nbytes:
         raise WireError(
             f"a plain {tensor.dtype} tensor of shape {tensor.shape} has {size} bytes, "

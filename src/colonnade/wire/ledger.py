@@ -36,7 +36,7 @@ class Ledger:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Direction, str], list[int]] = {}
         self._training = {"sent": 0, "received": 0}
-        self._last: tuple[str, Direction, type[Message], int] | None = None
+        self._last_size = 0
 
     def count(self, peer: str, direction: Direction, kind: type[Message], size: int) -> None:
         """Add one message of `size` encoded bytes."""
@@ -48,25 +48,27 @@ class Ledger:
         tally[1] += size
         if kind.PURPOSE != "evaluation":
             self._training[direction] += size
-        self._last = peer, direction, kind, size
+        self._last_size = size
 
     def clear(self) -> None:
         """Begin again with nothing counted."""
         self.take(Ledger())
 
-    def copy(self, without_last: bool = False) -> Ledger:
-        """The same counts, or those before the last message."""
+    def copy(self) -> Ledger:
+        """The same counts."""
         other = Ledger()
         other._counts = {key: list(tally) for key, tally in self._counts.items()}
         other._training = dict(self._training)
-        if without_last:
-            assert self._last is not None
-            peer, direction, kind, size = self._last
-            tally = other._counts[peer, direction, kind.__name__]
-            tally[0] -= 1
-            tally[1] -= size
-            if kind.PURPOSE != "evaluation":
-                other._training[direction] -= size
+        return other
+
+    def before(self, peer: str, kind: type[Message]) -> Ledger:
+        """The counts before the last message, which came from this peer and was of this kind."""
+        other = self.copy()
+        tally = other._counts[peer, "received", kind.__name__]
+        tally[0] -= 1
+        tally[1] -= self._last_size
+        if kind.PURPOSE != "evaluation":
+            other._training["received"] -= self._last_size
         return other
 
     def take(self, other: Ledger, peer: str | None = None) -> None:

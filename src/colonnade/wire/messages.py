@@ -262,7 +262,9 @@ class Finish(Message, frozen=True):
     best: int
     """The round whose weights are the result; -1 when nothing was judged."""
     reason: str
-    """Why the job ended, for the log."""
+    """Why the job ended: `end`, `target`, `patience` or `diverged`."""
+    detail: str = ""
+    """What more there is to say of it, for the log."""
 
 
 class Failure(Message, frozen=True):

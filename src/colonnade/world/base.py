@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
+from colonnade.errors import BreachError
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Message
 
@@ -77,6 +78,15 @@ class World(Protocol):
 
     def refused(self, peer: str, reason: str) -> None:
         """A party does not fit the job and was told so; it may come again."""
+        ...
+
+    def agree(self) -> None:
+        """All parties mean the same job: until they begin again, nobody can be spared."""
+        ...
+
+    def expel(self, breach: BreachError) -> None:
+        """A party sent what it may not send. A passive one over the network is refused, and all
+        begin again, with it or another process of its name; else this raises the breach."""
         ...
 
     def pending(self) -> int:

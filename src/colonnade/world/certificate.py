@@ -62,6 +62,17 @@ def party_of(pem: bytes, known: Mapping[str, Collection[str]]) -> str | None:
     return matching[0] if len(matching) == 1 else None
 
 
+def names_of(pem: bytes) -> list[str]:
+    """Whom a peer's certificate names: a party of ours, or else the names it may be known by."""
+    from cryptography import x509
+
+    try:
+        certificate = x509.load_pem_x509_certificate(pem)
+        return parties_in(certificate) or names_in(certificate)
+    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
+        return []
+
+
 def _any_in(names: Collection[str], allowed: Collection[str]) -> bool:
     # DNS names know no case; the case of a common name or URI says nothing that matters here.
     return not {name.lower() for name in names}.isdisjoint(name.lower() for name in allowed)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from typing import Any
 
-from colonnade.errors import PartyError
+from colonnade.errors import PartyError, WireError
 from colonnade.world.door import METHOD, OPTIONS, SERVICE
 from colonnade.world.identity import Identity
 from colonnade.world.network import NetworkWorld
 from colonnade.world.proxy import proxy_option
+from colonnade.world.session import Kind, Segment
 from colonnade.world.tls import channel_credentials, channel_options, explain, secure_grpc
 
 PAUSE_S, PAUSE_MAX_S = 0.1, 5.0
 """Between two tries; twice as long each time, until a connection holds."""
+LAST_WORD_S = 1.0
+"""How long it may take to say why the active party is not listened to any more."""
 
 
 class ClientStream:
@@ -33,10 +37,6 @@ class ClientStream:
         data: bytes = await self._call.read()
         return None if data is self._end else data
 
-    def close(self) -> None:
-        """End the connection now."""
-        self._call.cancel()
-
 
 class Dialer:
     """Keeps a connection to the active party."""
@@ -48,6 +48,8 @@ class Dialer:
         self._address = address
         self._grpc = secure_grpc()
         (self._active,) = world.peers
+        self._said = ""
+        """What was said last of why there is no connection."""
         self._credentials = channel_credentials(identity)
         self._options = [
             *OPTIONS,
@@ -61,16 +63,20 @@ class Dialer:
     async def run(self) -> None:
         """Dial until cancelled; a connection that holds starts the pauses anew."""
         pause_s = PAUSE_S
-        while True:
+        while self._world.fault is None:
             held, details = await self._connect()
             pause_s = PAUSE_S if held else min(2 * pause_s, PAUSE_MAX_S)
-            if details:
-                fault = explain(details, self._active)
-                self._world.watch.report.event(f"{self._address}: {fault}")
-                if _is_final(details):
-                    self._world.fail(PartyError(f"{self._active} at {self._address}: {fault}"))
-                    return
+            self._explain("" if held else details)
             await asyncio.sleep(pause_s)
+
+    def _explain(self, details: str) -> None:
+        """Say why there is no connection, once, and give up where that will not mend itself."""
+        fault = explain(details, self._active) if details else ""
+        if fault and fault != self._said:
+            self._world.watch.report.event(f"{self._address}: {fault}")
+        self._said = fault
+        if _is_final(details):
+            self._world.fail(PartyError(f"{self._active} at {self._address}: {fault}"))
 
     async def _connect(self) -> tuple[bool, str]:
         """One connection from its beginning to its end: whether it held, and what broke it."""
@@ -83,7 +89,10 @@ class Dialer:
             call = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
             await call.wait_for_connection()
             stream = ClientStream(call, self._grpc.aio.EOF)
-            await self._world.serve(self._active, stream, None)
+            try:
+                await self._world.serve(self._active, stream, None)
+            except WireError as fault:
+                await self._refuse(stream, fault)
             if call.done():
                 details = str(await call.details() or "")
         except self._grpc.aio.AioRpcError as error:
@@ -91,6 +100,15 @@ class Dialer:
         finally:
             await channel.close()
         return self._world.watch.heard_of(self._active) > heard_before, details
+
+    async def _refuse(self, stream: ClientStream, fault: WireError) -> None:
+        """The active party does not speak as it should: there is no going on without it."""
+        sentence = f"{self._active} sent what is no message of ours: {fault}"
+        self._world.watch.refused(self._active, sentence)
+        self._world.fail(PartyError(sentence))
+        with suppress(TimeoutError):
+            last = Segment(Kind.FAIL, data=sentence.encode()[:2000]).encode()
+            await asyncio.wait_for(stream.write(last), LAST_WORD_S)
 
 
 def _is_final(details: str) -> bool:

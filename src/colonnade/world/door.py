@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from colonnade.errors import RequestError, WireError
@@ -11,12 +14,20 @@ from colonnade.world.certificate import party_of
 from colonnade.world.identity import Identity
 from colonnade.world.network import NetworkWorld
 from colonnade.world.session import PROTOCOL, Kind, Segment
-from colonnade.world.tls import peer_certificate, secure_grpc, server_credentials
+from colonnade.world.switchboard import BEAT_S
+from colonnade.world.tls import holder, peer_certificate, secure_grpc, server_credentials
 
 SERVICE, METHOD = "colonnade.Wire", "Stream"
 FIRST_WORD_S = 10
 """How long a connection may stay silent before it has said who it is."""
-STREAMS_PER_CONNECTION = 4
+HANDSHAKE_S = 5
+"""How long after it began a connection that has called nobody counts as a handshake that failed."""
+SIGN_OF_LIFE_S = 3 * BEAT_S
+"""How long a connection has to show that it lives, when another process of its name comes."""
+STREAMS_PER_CONNECTION, STREAMS_MAX = 4, 64
+CALLERS_MAX = 256
+"""So many connections are known by their address; of older ones a new stream is a new caller."""
+STRANGER = "a stranger"
 GRACE_S = 0.2
 """How long what was said last may take to leave, when nobody listens any more."""
 OPTIONS = [
@@ -27,29 +38,45 @@ OPTIONS = [
     ("grpc.max_receive_message_length", 1 << 20),
 ]
 """Both ends ask each other for a sign of life; firewalls forget connections on which none comes."""
+SERVER_OPTIONS = [
+    *OPTIONS,
+    ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 60_000),
+    ("grpc.so_reuseport", 0),
+]
 
 
 class ServerStream:
     """The server's end of a gRPC stream."""
 
-    def __init__(self, context: Any, end: Any) -> None:
+    def __init__(self, context: Any, grpc: Any) -> None:
         self._context = context
-        self._end = end
-        self._task = asyncio.current_task()
+        self._aio = grpc.aio
+        self._writing = False
+        """A write is under way, or was given up: gRPC takes no other."""
 
     async def write(self, data: bytes) -> None:
         """Hand over; waits while the other end does not read."""
+        self._writing = True
         await self._context.write(data)
+        self._writing = False
 
     async def read(self) -> bytes | None:
         """The next message; None at the end."""
-        data: bytes = await self._context.read()
-        return None if data is self._end else data
+        try:
+            data: bytes = await self._context.read()
+        except self._aio.UsageError:
+            # The other end is gone in the midst of a read.
+            return None
+        return None if data is self._aio.EOF else data
 
-    def close(self) -> None:
-        """End the connection now."""
-        assert self._task is not None
-        self._task.cancel()
+    async def refuse(self, why: str) -> None:
+        """Say why this is the end, if anybody still hears it."""
+        if self._writing:
+            return
+        with suppress(self._aio.UsageError, self._aio.InternalError):
+            await self.write(Segment(Kind.REFUSE, data=why.encode()[:2000]).encode())
 
 
 class Door:
@@ -64,10 +91,14 @@ class Door:
         self._world = world
         self._grpc = secure_grpc()
         self._names = dict.fromkeys(world.peers, ()) | dict(names or {})
+        self._knocks: deque[float] = deque()
+        """When the connections began on which nothing was called yet, oldest first."""
+        self._callers: dict[str, None] = {}
+        """The addresses of the connections on which something was, oldest first."""
         self._server = self._grpc.aio.server(
-            options=[*OPTIONS, ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION)]
+            options=SERVER_OPTIONS, maximum_concurrent_rpcs=STREAMS_MAX + len(world.peers)
         )
-        self._credentials = server_credentials(identity)
+        self._credentials = server_credentials(identity, self._knocked)
         handler = self._grpc.stream_stream_rpc_method_handler(self._handle)
         self._server.add_generic_rpc_handlers(
             (self._grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),)
@@ -75,44 +106,70 @@ class Door:
 
     async def open(self, address: str) -> int:
         """Listen at an address such as `:7443` or `127.0.0.1:0`; the port."""
-        if address.startswith(":"):
-            address = f"[::]{address}"
-        try:
-            port: int = self._server.add_secure_port(address, self._credentials)
-        except RuntimeError:
-            port = 0
-        if port == 0:
-            raise RequestError(
-                f"cannot listen at {address}: it is in use, or no address of this machine"
-            )
-        await self._server.start()
-        return port
+        # Not every machine has IPv6.
+        places = [f"[::]{address}", f"0.0.0.0{address}"] if address.startswith(":") else [address]
+        for place in places:
+            with suppress(RuntimeError):
+                port: int = self._server.add_secure_port(place, self._credentials)
+                if port:
+                    await self._server.start()
+                    return port
+        raise RequestError(
+            f"cannot listen at {places[0]}: it is in use, or no address of this machine"
+        )
 
     async def run(self) -> None:
         """Listen until cancelled."""
         try:
-            await self._server.wait_for_termination()
+            while True:
+                await asyncio.sleep(BEAT_S)
+                self._look()
         finally:
+            # Else gRPC cancels what is under way, and prints where it was.
+            for outlet in list(self._world.outlets.values()):
+                outlet.retire()
             await self._server.stop(GRACE_S)
 
+    def _knocked(self) -> None:
+        """A TLS handshake begins; called by gRPC, in a thread of its own."""
+        self._knocks.append(time.monotonic())
+
+    def _called(self, address: str) -> None:
+        """A connection is through its handshake, and somebody calls on it."""
+        if address in self._callers:
+            return
+        self._callers[address] = None
+        if len(self._callers) > CALLERS_MAX:
+            del self._callers[next(iter(self._callers))]
+        if self._knocks:
+            self._knocks.popleft()
+
+    def _look(self) -> None:
+        """Count the handshakes that came to nothing; gRPC tells of them in no other way."""
+        while self._knocks and self._knocks[0] < time.monotonic() - HANDSHAKE_S:
+            self._knocks.popleft()
+            self._world.watch.refused(
+                STRANGER, "it showed no certificate that this party trusts, or is no party at all"
+            )
+
     async def _handle(self, requests: Any, context: Any) -> None:
-        stream = ServerStream(context, self._grpc.aio.EOF)
-        party, certificate = None, peer_certificate(context.auth_context())
-        if certificate is not None:
-            party = party_of(certificate, self._names)
-        who = party or "a certificate of no party"
+        stream = ServerStream(context, self._grpc)
+        self._called(context.peer())
+        certificate = peer_certificate(context.auth_context())
+        party = None if certificate is None else party_of(certificate, self._names)
+        who = party or f"the certificate of {holder(certificate)}"
         try:
             if party not in self._world.peers:
-                raise WireError(f"{who} is no passive party of this job")
+                raise WireError(
+                    f"{who} is of no passive party of this job, which are "
+                    f"{', '.join(self._world.peers)}: use the certificate of one of them"
+                )
             first = await self._first_word(stream)
             await self._admit(party, first)
             await self._world.serve(party, stream, first)
         except WireError as fault:
             self._world.watch.refused(who, str(fault))
-            await context.write(Segment(Kind.REFUSE, data=str(fault).encode()[:2000]).encode())
-        except self._grpc.aio.UsageError:
-            # The other end is gone in the midst of a read.
-            return
+            await stream.refuse(str(fault))
 
     async def _first_word(self, stream: ServerStream) -> Segment:
         try:
@@ -132,12 +189,18 @@ class Door:
         return first
 
     async def _admit(self, party: str, first: Segment) -> None:
-        """A party is connected once; its own new connection takes the place of the old one."""
-        old = self._world.outlets.get(party)
-        if old is None:
-            return
-        same = self._world.roster.peers[party].incarnation == first.number
-        if not same and not self._world.watch.silent(party):
-            raise WireError(f"{party} is connected already")
-        old.stream.close()
-        await asyncio.sleep(0)
+        """A party is connected once. Its own new connection takes the place of the old one; that
+        of another process does only if the old one is dead."""
+        world = self._world
+        before_ns, old = world.watch.heard_of(party), world.outlets.get(party)
+        until = time.monotonic() + SIGN_OF_LIFE_S
+        while old is not None and world.outlets.get(party) is old:
+            if world.roster.peers[party].incarnation == first.number:
+                return
+            if world.watch.heard_of(party) > before_ns or old.held:
+                raise WireError(
+                    f"{party} is connected already, from another process: end that one, or this one"
+                )
+            if time.monotonic() > until:
+                return
+            await asyncio.sleep(BEAT_S / 10)

@@ -24,10 +24,6 @@ class Stream(Protocol):
         """The next message; None at the end."""
         ...
 
-    def close(self) -> None:
-        """End the connection now."""
-        ...
-
 
 @dataclass(frozen=True)
 class Emulation:
@@ -67,16 +63,34 @@ class Outlet:
         self.stream = stream
         self.session = session
         self.written_bytes = 0
-        self._urgent: deque[Segment] = deque()
+        self.over = asyncio.Event()
+        """Whoever sets it ends the connection."""
+        self.held = False
+        """The reader of the connection waits for room: the peer is not silent, it is not heard."""
+        self.refusal: str | None = None
+        """Why the peer is refused, in mid-connection."""
+        self._urgent: dict[int, Segment] = {}
+        """The newest of each kind: whoever sends and does not read is not answered one by one."""
         self._stirred = asyncio.Event()
         self._emulation = emulation
         self._line: deque[tuple[int, bytes]] = deque()
         self._filled = asyncio.Event()
         self._free_ns = 0
 
+    def retire(self) -> None:
+        """Send nothing more: another connection has taken the place of this one."""
+        self.session = None
+        self.over.set()
+        self._stirred.set()
+
+    def refuse(self, why: str) -> None:
+        """End the connection, and let the peer know why."""
+        self.refusal = why
+        self.retire()
+
     def say(self, segment: Segment) -> None:
-        """Send this before anything else."""
-        self._urgent.append(segment)
+        """Send this before anything else; it takes the place of an earlier one of its kind."""
+        self._urgent[segment.kind] = segment
         self._stirred.set()
 
     def stir(self) -> None:
@@ -84,16 +98,17 @@ class Outlet:
         self._stirred.set()
 
     async def run(self) -> None:
-        """Write until the connection ends."""
+        """Write until the connection is over, or ends."""
         if self._emulation is None:
             await self._pump()
             return
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._deliver(self._emulation.latency_ns))
-            group.create_task(self._pump())
+            delivering = group.create_task(self._deliver(self._emulation.latency_ns))
+            await self._pump()
+            delivering.cancel()
 
     async def _pump(self) -> None:
-        while True:
+        while not self.over.is_set():
             segment = self._next()
             if segment is None:
                 self._stirred.clear()
@@ -108,7 +123,7 @@ class Outlet:
 
     def _next(self) -> Segment | None:
         if self._urgent:
-            return self._urgent.popleft()
+            return self._urgent.pop(next(iter(self._urgent)))
         return None if self.session is None else self.session.next()
 
     async def _delay(self, data: bytes, emulation: Emulation) -> None:

@@ -152,7 +152,10 @@ class LossyWorld(SimulatedWorld):
     async def _put(self, to: str, frame: bytearray, last: bool) -> None:
         self._check()
         while (session := self._session(to)).unacknowledged >= self._kernel.queue_max:
+            self.blocked = True
+            self._kernel.admit(to=self)
             await self._idle(lambda: f"room in its queue to {to}")
+            self.blocked = False
             self._check()
         session.put(frame, last)
         self._transmit(to, session)

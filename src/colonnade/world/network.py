@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from colonnade.errors import AbsentError, PartyError
+from colonnade.errors import AbsentError, BreachError, PartyError, StoppedError
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
 from colonnade.wire.ledger import Ledger
@@ -29,6 +29,10 @@ T = TypeVar("T")
 
 INLINE_NS = 3_000_000
 """Work shorter than this is not worth the way to the compute thread and back."""
+POLL_S, DRAIN_NS = 0.01, 5_000_000_000
+"""When a party stops: how often it looks whether all has arrived, and for how long."""
+GIVE_WAY_NS = 300_000
+"""How long short work may go on before the connections have a turn."""
 
 
 class NetworkWorld(Switchboard):
@@ -46,13 +50,17 @@ class NetworkWorld(Switchboard):
     ) -> None:
         super().__init__(job, me, watch, incarnation, emulation)
         self.ledger = Ledger()
-        self.stopping: str | None = None
         self.timeline = Timeline()
         self.receipt: Callable[[str], bytes] = lambda peer: b""
         """What this party tells a peer at the end."""
+        self._fresh = True
+        """Nothing was computed since all began, so there is nothing to save."""
+        self._gathers_ns: int | None = None
+        """Since when the parties have tried to begin; None when they have begun."""
         self._policy = policy or Policy()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._typical_ns = dict.fromkeys(Work, 0)
+        self._gave_way_ns = 0
 
     def now(self) -> int:
         """Nanoseconds since the job began."""
@@ -60,6 +68,14 @@ class NetworkWorld(Switchboard):
 
     async def begin(self) -> None:
         """Wait until the link to everybody is open in the newest generation."""
+        self._fresh = True
+        if self._gathers_ns is None:
+            self._gathers_ns = self.watch.now()
+        elif self.watch.now() - self._gathers_ns > self.watch.stall_ns:
+            raise PartyError(
+                "the parties have begun again and again, the last time because "
+                f"{self.why}, and are given up (timeouts.stall)"
+            )
         with self.watch.waiting(self._absent, joining=True):
             while not all(peer.session for peer in self.roster.peers.values()):
                 if self.ended is not None:
@@ -75,12 +91,19 @@ class NetworkWorld(Switchboard):
 
     async def _stir(self, check: bool = True) -> None:
         """Wait for anything new."""
+        self._check(check)
         self.stirred.clear()
         await self.stirred.wait()
+        self._check(check)
+
+    def _check(self, regroups: bool = True) -> None:
+        """Raise what the program has to know before anything else."""
         if self.fault is not None:
             raise self.fault
-        if check and self.why is not None:
+        if regroups and self.why is not None:
             raise Regrouped(self.why)
+        if self.stopping is not None and self._fresh:
+            raise StoppedError(f"stopped as planned before a round was begun: {self.stopping}")
 
     async def send(self, to: str, message: Message) -> None:
         """Encode, count, and hand to the session; wait while it keeps too much."""
@@ -92,22 +115,26 @@ class NetworkWorld(Switchboard):
         self.ledger.count(to, "sent", kind, len(frame))
         self.watch.message("sent", to, kind.__name__, getattr(message, "round", -1), len(frame))
         # The writer's turn: whatever the program does next may take long.
-        await asyncio.sleep(0)
+        await self._give_way()
 
     async def _put(self, to: str, frame: bytearray, last: bool = False) -> None:
-        if self.why is not None:
-            raise Regrouped(self.why)
+        self._check()
         session = self._session(to)
         if self._full(session, len(frame)):
-            self.blocked = True
-            self.room.set()
-            with self.watch.waiting(lambda: f"{to}: to take in what was sent"):
-                while self._full(session, len(frame)):
-                    await self._stir()
-            self.blocked = False
+            await self._wait_for_room(session, to, len(frame))
         session.put(frame, last)
         if (outlet := self.outlets.get(to)) is not None:
             outlet.stir()
+
+    async def _wait_for_room(self, session: Session, to: str, size: int) -> None:
+        self.blocked = True
+        self.room.set()
+        try:
+            with self.watch.waiting(lambda: f"{to}: to take in what was sent"):
+                while self._full(session, size):
+                    await self._stir()
+        finally:
+            self.blocked = False
 
     def _full(self, session: Session, size: int) -> bool:
         many = session.unacknowledged >= self.limits.queue_messages
@@ -124,8 +151,7 @@ class NetworkWorld(Switchboard):
         self, until: int | None = None, waiting_for: Callable[[], str] | None = None
     ) -> tuple[str, Message] | None:
         """Take the next message, or wait for one."""
-        if self.why is not None:
-            raise Regrouped(self.why)
+        self._check()
         if not self.inbox:
             began_ns = self.now()
             with self.watch.waiting(waiting_for or (lambda: "any message")), self._alarm(until):
@@ -133,12 +159,15 @@ class NetworkWorld(Switchboard):
                     if until is not None and self.now() >= until:
                         return None
                     await self._stir()
-            self.timeline.add("wait", began_ns, self.now())
+            self._gave_way_ns = self.now()
+            self.timeline.add("wait", began_ns, self._gave_way_ns)
         sender, message, size = self.inbox.popleft()
+        self.inbox_bytes -= size
         self.room.set()
         kind = type(message)
         if (refusal := self._policy.refuse_received(kind.__name__)) is not None:
-            raise PartyError(f"{sender} sent what this party does not take: {refusal}")
+            fault = f"{sender} sent what {self.me} does not take: {refusal}"
+            raise BreachError(sender, fault)
         self.ledger.count(sender, "received", kind, size)
         self.watch.message("received", sender, kind.__name__, getattr(message, "round", -1), size)
         return sender, message
@@ -160,9 +189,27 @@ class NetworkWorld(Switchboard):
         """A party does not fit the job and was told so; it may come again."""
         self.watch.refused(peer, reason)
 
+    def agree(self) -> None:
+        """From here on a party that fails ends the job."""
+        self.agreed = True
+        self._gathers_ns = None
+
+    def expel(self, breach: BreachError) -> None:
+        """Refuse a passive party and begin again; a passive party cannot go on without the other.
+
+        The door counts whom it turns out."""
+        outlet = self.outlets.get(breach.peer)
+        if outlet is None or not self.leads:
+            self.watch.refused(breach.peer, str(breach))
+        if not self.leads:
+            raise breach
+        if outlet is not None:
+            outlet.refuse(str(breach))
+        self.roster.expel(breach.peer, f"{breach.peer} was refused")
+
     def pending(self) -> int:
-        """Messages that are here, or the news that all begin again."""
-        return len(self.inbox) + (self.why is not None)
+        """Messages that are here, or the news that all begin again, or end."""
+        return len(self.inbox) + (self.why is not None) + (self.fault is not None)
 
     async def sleep(self, ns: int) -> None:
         """Let time pass."""
@@ -170,9 +217,11 @@ class NetworkWorld(Switchboard):
 
     async def compute(self, work: Callable[[], T], kind: Work) -> T:
         """Do the work in the compute thread; what is short at once."""
+        self._fresh = False
         began_ns = self.now()
         if self._typical_ns[kind] < INLINE_NS:
-            await asyncio.sleep(0)
+            if began_ns - self._gave_way_ns > GIVE_WAY_NS:
+                await self._give_way()
             result = work()
         else:
             result = await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -180,6 +229,11 @@ class NetworkWorld(Switchboard):
         self._typical_ns[kind] = (3 * self._typical_ns[kind] + ended_ns - began_ns) // 4
         self.timeline.add(kind.name.lower(), began_ns, ended_ns)
         return result
+
+    async def _give_way(self) -> None:
+        """Let the readers and writers have a turn."""
+        await asyncio.sleep(0)
+        self._gave_way_ns = self.now()
 
     @contextmanager
     def off_clock(self) -> Iterator[None]:
@@ -204,6 +258,10 @@ class NetworkWorld(Switchboard):
             await self._say_goodbye()
         for peer, outlet in self.outlets.items():
             outlet.say(self._session(peer).acknowledge())
+        with suppress(AbsentError):  # Nobody needs whoever has gone now.
+            await self._linger()
+
+    async def _linger(self) -> None:
         until_ns = self.now() + self.watch.finish_ns
         with self.watch.waiting(self._lingering), self._alarm(until_ns):
             while self._unheard() and self.now() < until_ns:
@@ -214,7 +272,9 @@ class NetworkWorld(Switchboard):
         a passive one for the active party to end the connection."""
         if not self.leads:
             return bool(self.outlets)
-        return any(self._session(peer).unacknowledged for peer in self.peers)
+        return any(
+            self._session(peer).unacknowledged for peer in self.peers if peer not in self.told
+        )
 
     def _lingering(self) -> str:
         waiting = [peer for peer in self.peers if peer not in self.goodbyes]
@@ -224,11 +284,13 @@ class NetworkWorld(Switchboard):
         for peer in self.peers:
             await self._put(peer, bytearray(self.receipt(peer) or b"goodbye"), last=True)
 
-    def stop(self, why: str) -> None:
-        """Ask the party to stop at the next occasion."""
-        self.stopping = why
-        self.watch.report.event(f"stops at the next rest: {why}")
-        self.stirred.set()
+    async def drain(self) -> None:
+        """Wait until those who are there have all that was sent, so that nothing is half said."""
+        until_ns = self.now() + DRAIN_NS
+        while self.now() < until_ns and any(
+            outlet.session.unacknowledged for outlet in self.outlets.values() if outlet.session
+        ):
+            await asyncio.sleep(POLL_S)
 
     def close(self) -> None:
         """Let go of the compute thread."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from colonnade.errors import ColonnadeError, StoppedError
+from colonnade.errors import ColonnadeError, RefusedError, StoppedError
+from colonnade.world.base import Over
 from colonnade.world.dialer import Dialer
 from colonnade.world.door import Door
 from colonnade.world.identity import Identity
@@ -39,10 +40,20 @@ async def run_party(world: NetworkWorld, way: Way, program: Coroutine[Any, Any, 
                 raise task.exception() or AssertionError
         return await working
     except StoppedError as stop:
+        await world.drain()
         await world.tell(Kind.LEAVE, str(stop))
+        raise
+    except RefusedError:
+        await world.drain()
+        raise
+    except Over:
         raise
     except ColonnadeError as error:
         await world.tell(Kind.FAIL, str(error))
+        raise
+    except Exception as error:
+        # Its words may show what is nobody else's business.
+        await world.tell(Kind.FAIL, f"{type(error).__name__} in its own program")
         raise
     finally:
         others: list[asyncio.Future[Any]] = [working, *background]

@@ -17,6 +17,8 @@ from colonnade.errors import WireError
 from colonnade.world.session import PROTOCOL, Frame, Kind, Segment, Session
 
 OPEN_SESSION = Callable[[int], Session]
+GENERATION_MAX = 1 << 31
+"""The highest generation that is believed: above it, as many can still be begun."""
 
 
 @dataclass(slots=True)
@@ -89,6 +91,8 @@ class Roster:
         return Segment(Kind.OPEN, self.generation, peer.incarnation)
 
     def _joined(self, peer: Peer, segment: Segment) -> Sequence[Segment]:
+        if segment.generation > GENERATION_MAX:
+            raise WireError(f"a JOIN of generation {segment.generation}, which cannot be")
         if self._ordered and segment.number < peer.incarnation:
             return ()
         lost = segment.number != peer.incarnation and peer.session is not None
@@ -112,6 +116,11 @@ class Roster:
             known = peer.incarnation >= 0
             peer.session = self._open_session(generation) if known else None
         self._on_regroup(why)
+
+    def expel(self, name: str, why: str) -> None:
+        """At the active party: forget a party, and begin again, with it or another of its name."""
+        self.peers[name].incarnation = -1
+        self._begin_again(self.generation + 1, why)
 
     def announcements(self) -> dict[str, Segment]:
         """At the active party: OPEN for all who joined and have not spoken in this generation."""

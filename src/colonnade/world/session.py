@@ -7,104 +7,27 @@ neither clock nor connection: the world that owns it carries its segments, and t
 link that loses single segments, when too much time has passed.
 
 A large frame goes in several segments, so that what is small and urgent never waits for longer
-than one of them. A segment is a prefix of 34 bytes and its part of the frame:
-
-    1 byte  kind         1 byte  flags           4 bytes generation     4 bytes frame length
-    8 bytes number       8 bytes acknowledged    8 bytes offset         (little endian)
-
-The *generation* counts how often the parties have begun again from a checkpoint; what belongs to
-an older one is dropped.
+than one of them. A session belongs to a generation; what is of an older one is dropped.
 """
 
 from __future__ import annotations
 
-import struct
 from collections import deque
-from enum import IntEnum
 from typing import NamedTuple
 
 from colonnade.errors import WireError
 from colonnade.wire.codec import HEADER_BYTES_MAX, MESSAGE_BYTES_MAX
+from colonnade.world.segment import CHUNK_BYTES, LAST, PROTOCOL, Kind, Segment
 
-PROTOCOL = 1
-"""The version of what is said here; a JOIN carries it as its flags."""
-CHUNK_BYTES = 256 * 1024
-"""The most of a frame that goes in one segment."""
-TEXT_BYTES_MAX = 4096
-"""The most that a refusal or a failure may say."""
+__all__ = ["PROTOCOL", "Frame", "Kind", "Segment", "Session"]
+
 RECEIPT_BYTES_MAX = 1 << 20
 """The most that a goodbye may carry."""
 ACK_EVERY_FRAMES = 16
 ACK_EVERY_BYTES = 1 << 20
 """How much may come in before it is acknowledged by itself, and not with what goes out anyway."""
-
-_PREFIX = struct.Struct("<BBIIQQQ")
-
-
-class Kind(IntEnum):
-    """What a segment is."""
-
-    DATA = 1
-    """A part of a frame."""
-    ACK = 2
-    """Nothing but what is acknowledged; also the heartbeat."""
-    JOIN = 3
-    """A passive party is here; the number is its incarnation, the data its greeting."""
-    OPEN = 4
-    """The active party's word that a generation has begun; the number is the incarnation."""
-    WHO = 5
-    """The active party does not know the sender: it should join."""
-    REFUSE = 6
-    """The receiver may not take part; the data says why."""
-    FAIL = 7
-    """The sender cannot go on; the data says why."""
-    LEAVE = 8
-    """The sender stops as planned and may come back; the data says why."""
-
-
-LAST = 1
-"""The flag of a frame after which the sender sends none: its data is a receipt."""
-
-
-class Segment(NamedTuple):
-    """What crosses a link."""
-
-    kind: int
-    generation: int = 0
-    number: int = 0
-    acknowledged: int = 0
-    flags: int = 0
-    total: int = 0
-    offset: int = 0
-    data: bytes | bytearray | memoryview = b""
-
-    def encode(self) -> bytes:
-        """The bytes of the segment.
-
-        >>> Segment.decode(Segment(Kind.ACK, 1, acknowledged=7).encode()).acknowledged
-        7
-        """
-        kind, generation, number, acknowledged, flags, total, offset, data = self
-        prefix = _PREFIX.pack(kind, flags, generation, total, number, acknowledged, offset)
-        return b"".join((prefix, data)) if data else prefix
-
-    @classmethod
-    def decode(cls, raw: bytes) -> Segment:
-        """The segment of some bytes, or a `WireError`."""
-        if len(raw) < _PREFIX.size:
-            raise WireError(f"a segment of {len(raw)} bytes is shorter than its prefix")
-        kind, flags, generation, total, number, acknowledged, offset = _PREFIX.unpack_from(raw)
-        if not Kind.DATA <= kind <= Kind.LEAVE:
-            raise WireError(f"a segment of unknown kind {kind}")
-        data = memoryview(raw)[_PREFIX.size :]
-        if data.nbytes > (CHUNK_BYTES if kind == Kind.DATA else TEXT_BYTES_MAX):
-            raise WireError(f"a {Kind(kind).name} segment of {len(raw)} bytes is too large")
-        return cls(kind, generation, number, acknowledged, flags, total, offset, data)
-
-    def text(self) -> str:
-        """What a segment says to a person; nothing from outside is printed as it is."""
-        words = bytes(self.data).decode(errors="replace")
-        return "".join(letter if letter.isprintable() else " " for letter in words)
+GROWTH = 16
+"""How many times what has come of a frame may be allocated for it, whatever length it claims."""
 
 
 class Frame(NamedTuple):
@@ -134,8 +57,11 @@ class Session:
         generation: int,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         chunk_bytes: int = CHUNK_BYTES,
+        ack_every: int = ACK_EVERY_FRAMES,
     ) -> None:
         self.generation = generation
+        self._ack_every = ack_every
+        """Not more than the other end may keep, or it would wait for a heartbeat."""
         self.queued_bytes = 0
         """Of all frames that are kept."""
         self.repeated = 0
@@ -149,10 +75,13 @@ class Session:
         self._sending = 0
         """The number of the frame that is on its way out, and how much of it has gone."""
         self._sent = 0
+        self._gone = 0
+        """The number after the last frame that has gone as a whole, at least once."""
         self._expected = 0
         """The number of the frame that is to come next, and how much of it is here."""
         self._partial: bytearray | None = None
         self._filled = 0
+        self._total = 0
         self._owed_frames = 0
         self._owed_bytes = 0
 
@@ -169,7 +98,7 @@ class Session:
     @property
     def owes(self) -> bool:
         """Whether so much has come in that it should be acknowledged now."""
-        return self._owed_frames >= ACK_EVERY_FRAMES or self._owed_bytes >= ACK_EVERY_BYTES
+        return self._owed_frames >= self._ack_every or self._owed_bytes >= ACK_EVERY_BYTES
 
     @property
     def owes_any(self) -> bool:
@@ -191,6 +120,7 @@ class Session:
         if total - offset <= self._chunk_bytes:
             data: bytearray | memoryview = memoryview(frame)[offset:] if offset else frame
             self._sending, self._sent = number + 1, 0
+            self._gone = max(self._gone, self._sending)
         else:
             data = memoryview(frame)[offset : offset + self._chunk_bytes]
             self._sent += self._chunk_bytes
@@ -224,13 +154,16 @@ class Session:
             self._owed_frames = max(self._owed_frames, 1)
             return []
         if segment.offset == 0:
-            self._partial, self._filled = bytearray(segment.total), 0
+            room = min(segment.total, GROWTH * len(segment.data))
+            self._partial, self._filled, self._total = bytearray(room), 0, segment.total
         elif segment.offset != self._filled or self._partial is None:
             return []
-        elif segment.total != len(self._partial):
+        elif segment.total != self._total:
             raise WireError("a frame changed its length on the way")
         assert self._partial is not None
         end = self._filled + len(segment.data)
+        if end > len(self._partial):
+            self._partial += bytes(min(segment.total, GROWTH * end) - len(self._partial))
         self._partial[self._filled : end] = segment.data
         self._filled = end
         if end < segment.total:
@@ -242,11 +175,15 @@ class Session:
         self._owed_bytes += segment.total
         return [frame]
 
+    def take_back(self) -> None:
+        """The frame that was handed over last is not one: as if it had never come."""
+        self._expected -= 1
+        self._owed_frames = max(0, self._owed_frames - 1)
+
     def _release(self, acknowledged: int) -> None:
-        if acknowledged > self._first + len(self._kept):
+        if acknowledged > self._gone:
             raise WireError(
-                f"frame {acknowledged - 1} was acknowledged, and only "
-                f"{self._first + len(self._kept)} were sent"
+                f"frame {acknowledged - 1} was acknowledged, and only {self._gone} were sent"
             )
         while self._first < acknowledged:
             frame, _ = self._kept.popleft()
@@ -257,6 +194,8 @@ class Session:
 
     def _check(self, segment: Segment) -> None:
         """Judge what a segment claims, before anything is allocated."""
+        if segment.flags > LAST:
+            raise WireError(f"a DATA segment with flags {segment.flags}, which mean nothing")
         most = RECEIPT_BYTES_MAX if segment.flags & LAST else self._total_max
         if segment.total > most:
             raise WireError(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import coroutine
 from typing import TYPE_CHECKING, TypeVar
 
-from colonnade.errors import PartyError
+from colonnade.errors import BreachError, PartyError
 from colonnade.job.records import Costs
 from colonnade.units import duration_ns
 from colonnade.wire.codec import Codec
@@ -109,6 +109,13 @@ class SimulatedWorld:
     def refused(self, peer: str, reason: str) -> None:
         """In a simulation nobody can come again with another file."""
         raise PartyError(reason)
+
+    def agree(self) -> None:
+        """Nobody fails by himself in a simulation."""
+
+    def expel(self, breach: BreachError) -> None:
+        """Nor with a mended program."""
+        raise breach
 
     def take(self, sender: str, frame: bytearray) -> None:
         """A frame has come over the link."""

@@ -22,6 +22,7 @@ from colonnade.world.simulated import SimulatedWorld
 
 T = TypeVar("T")
 
+FOREVER_NS = 1 << 62
 OVERFLOW = 16
 """How many times over its bound an inbox may grow while its party is blocked in a send."""
 
@@ -179,11 +180,12 @@ class Simulator:
         results: dict[str, T] = {}
         heap, running = self._heap, self._programs
         running |= programs
+        until_ns = FOREVER_NS if self.until_ns is None else self.until_ns
         try:
             for name in programs:
                 self.wake_at(0, self.worlds[name])
             while running or self._down:
-                if not heap or (self.until_ns is not None and heap[0][0] > self.until_ns):
+                if not heap or heap[0][0] > until_ns:
                     raise DeadlockError(self._deadlock(set(running)))
                 if should_stop is not None and should_stop():
                     raise Interrupted

@@ -9,19 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from colonnade.errors import PartyError
+from colonnade.errors import ColonnadeError, PartyError, RefusedError, StoppedError, WireError
 from colonnade.job.records import Job
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Message
 from colonnade.world.line import Emulation, Outlet, Stream
 from colonnade.world.roster import Roster
-from colonnade.world.session import Frame, Kind, Segment, Session
+from colonnade.world.session import ACK_EVERY_FRAMES, Frame, Kind, Segment, Session
 from colonnade.world.watch import Watch
 
 BEAT_S = 1.0
 """How often a party says that it is there."""
 OVERFLOW = 16
 """How many times over its bound an inbox may grow while its party is blocked in a send."""
+ALONE_BEATS = 5
+"""After so many beats a party that is to stop waits no more for one that is away."""
+LEAVING_S = 0.2
+"""How long the last word may take to leave."""
 ENDED = 1
 """The flag of a LEAVE that says that the job is over."""
 
@@ -45,111 +49,180 @@ class Switchboard:
         self.codec = Codec(job.limits.message_bytes)
         self.inbox: deque[tuple[str, Message, int]] = deque()
         """Messages that have come, with their senders and sizes."""
+        self.inbox_bytes = 0
         self.goodbyes: dict[str, bytes] = {}
         """The receipts of those who have said goodbye."""
         self.outlets: dict[str, Outlet] = {}
         """The connections that are open, by peer."""
         self.ended: str | None = None
         """The job is over, and why; whoever joins now is told so."""
+        self.told: set[str] = set()
+        """Who came back after the end and was told so."""
         self.why: str | None = None
         """Why all begin again, until the program does."""
-        self.fault: PartyError | None = None
+        self.agreed = False
+        """All mean the same job; before, a party that fails is spared."""
+        self.fault: ColonnadeError | None = None
         """Why the program must end."""
         self.stirred = asyncio.Event()
         """Something has happened that the program may wait for."""
         self.room = asyncio.Event()
         """Something was taken out of the inbox."""
+        self.stopping: str | None = None
+        """Why somebody wants this party to stop; None as long as nobody does."""
+        self._alone = 0
+        self._stops_together = job.recovery.on_stop == "stop"
         self.blocked = False
         """The program waits in a send: the inbox may overflow, so that both ends do not."""
         self._emulation = emulation
         self.roster = Roster(
             self.peers,
             self.leads,
-            lambda generation: Session(generation, job.limits.message_bytes),
+            self._open_session,
             self._regroup,
             incarnation,
             ordered=False,
         )
 
+    def _open_session(self, generation: int) -> Session:
+        every = min(ACK_EVERY_FRAMES, -(-self.limits.queue_messages // 2))
+        return Session(generation, self.limits.message_bytes, ack_every=every)
+
     def _regroup(self, why: str) -> None:
         self.why = why
+        self.agreed = False
         self.inbox.clear()
+        self.inbox_bytes = 0
         self.goodbyes.clear()
+        news = self.roster.announcements()
         for name, outlet in self.outlets.items():
             outlet.session = self.roster.peers[name].session
+            if name in news:
+                outlet.say(news[name])
         self.room.set()
         self.stirred.set()
 
-    def fail(self, fault: PartyError) -> None:
+    def fail(self, fault: ColonnadeError) -> None:
         """Let the program end with this, wherever it waits."""
         self.fault = self.fault or fault
         self.room.set()
         self.stirred.set()
 
     async def serve(self, peer: str, stream: Stream, first: Segment | None) -> None:
-        """Move segments over a connection until it ends; `first` is one read already."""
+        """Move segments over a connection until it ends; `first` is one read already.
+
+        It takes the place of a connection to the same peer: what that had on its way goes again.
+        """
         outlet = Outlet(stream, self.roster.peers[peer].session, self._emulation)
+        if (old := self.outlets.get(peer)) is not None:
+            old.retire()
         self.outlets[peer] = outlet
         self.watch.connected(peer)
         if not self.leads:
             outlet.say(self.roster.join())
         if outlet.session is not None:
             outlet.session.rewind()
+        reader = asyncio.ensure_future(self._read(peer, outlet, first))
         writer = asyncio.ensure_future(outlet.run())
+        tasks = [reader, writer, asyncio.ensure_future(outlet.over.wait())]
         try:
-            if first is not None:
-                await self._take(peer, outlet, first)
-            while (raw := await stream.read()) is not None:
-                self.watch.heard(peer)
-                await self._take(peer, outlet, Segment.decode(raw))
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if outlet.refusal is not None:
+                raise WireError(outlet.refusal)
+            if reader.done() and not reader.cancelled():
+                reader.result()
+            elif writer.done():
+                self.watch.report.event(f"the connection with {peer} broke: {_cause(writer)}")
         finally:
-            writer.cancel()
+            outlet.retire()
             if self.outlets.get(peer) is outlet:
                 del self.outlets[peer]
-                self.watch.lost(peer)
+                if self.ended is None:
+                    self.watch.lost(peer)
             self.stirred.set()
+            # gRPC takes no other write before the one that is under way is done.
+            await asyncio.wait([writer], timeout=LEAVING_S)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self, peer: str, outlet: Outlet, first: Segment | None) -> None:
+        """Take in what comes, until nothing comes any more or another connection is there."""
+        if first is not None:
+            self.watch.heard(peer)
+            await self._take(peer, outlet, first)
+        while (raw := await outlet.stream.read()) is not None and not outlet.over.is_set():
+            self.watch.heard(peer)
+            await self._take(peer, outlet, Segment.decode(raw))
 
     async def _take(self, peer: str, outlet: Outlet, segment: Segment) -> None:
         if segment.kind in (Kind.REFUSE, Kind.FAIL, Kind.LEAVE):
             self._told(peer, segment)
             return
-        if self.ended is not None and segment.kind == Kind.JOIN:
+        known = self.roster.peers[peer].incarnation
+        if self.ended is not None and segment.kind == Kind.JOIN and segment.number != known:
             outlet.say(Segment(Kind.LEAVE, flags=ENDED, data=self.ended.encode()))
+            self.told.add(peer)
             return
         frames, answers = self.roster.take(peer, segment)
         outlet.session = self.roster.peers[peer].session
         for answer in answers:
             outlet.say(answer)
         for frame in frames:
-            self._deliver(peer, frame)
+            try:
+                self._deliver(peer, frame)
+            except WireError:
+                # What is no message was never here: it is not acknowledged.
+                assert outlet.session is not None
+                outlet.session.take_back()
+                raise
         session = outlet.session
         if session is not None and session.owes:
             outlet.say(session.acknowledge())
-        outlet.stir()
         self.stirred.set()
+        if frames:
+            # The program's turn, before the next read is prepared.
+            await asyncio.sleep(0)
         while frames and self._crowded():
+            outlet.held = True
             self.room.clear()
             await self.room.wait()
+        if outlet.held:
+            outlet.held = False
+            self.watch.heard(peer)
 
     def _crowded(self) -> bool:
-        bound = self.limits.queue_messages * (OVERFLOW if self.blocked else 1)
-        return len(self.inbox) >= bound and self.why is None and self.fault is None
+        over = OVERFLOW if self.blocked else 1
+        many = len(self.inbox) >= self.limits.queue_messages * over
+        large = self.inbox_bytes >= self.limits.queue_bytes * over
+        return (many or large) and self.why is None and self.fault is None
 
     def _deliver(self, peer: str, frame: Frame) -> None:
         if frame.last:
             self.goodbyes[peer] = bytes(frame.data)
+            if not self.leads:
+                self.ended = "the job is complete"
         else:
-            self.inbox.append((peer, self.codec.decode(frame.data), len(frame.data)))
+            message = self.codec.decode(frame.data)
+            self.inbox.append((peer, message, len(frame.data)))
+            self.inbox_bytes += len(frame.data)
 
     def _told(self, peer: str, segment: Segment) -> None:
         text = segment.text()
+        if self.leads and (segment.kind == Kind.REFUSE or segment.flags):
+            raise WireError(f"a {Kind(segment.kind).name} segment at the wrong end of a link")
         if segment.kind == Kind.LEAVE and segment.flags:
             self.ended = text
             self.stirred.set()
         elif segment.kind == Kind.LEAVE:
             self.watch.left(peer, text)
+            if self._stops_together:
+                self.stop(f"{peer} stopped")
         elif segment.kind == Kind.REFUSE:
-            self.fail(PartyError(f"{peer} refused: {text}"))
+            began = self.roster.generation > 0
+            self.fail((PartyError if began else RefusedError)(f"{peer} refused: {text}"))
+        elif self.leads and not self.agreed:
+            self.watch.note(f"{peer} failed before the first round, and may come again: {text}")
         else:
             self.fail(PartyError(text if text.startswith(f"{peer} ") else f"{peer} failed: {text}"))
 
@@ -157,18 +230,44 @@ class Switchboard:
         """Say to everybody that one is there, and look who is not, until cancelled."""
         while True:
             await asyncio.sleep(BEAT_S)
+            fault = self.watch.look(self.peers) or self._left_alone()
             for peer, outlet in list(self.outlets.items()):
                 if outlet.session is not None:
                     outlet.say(outlet.session.acknowledge())
-                if self.watch.silent(peer):
-                    outlet.stream.close()
+                if self.watch.silent(peer) and not outlet.held:
+                    outlet.over.set()
             self.watch.report.tick()
-            fault = self.watch.look(self.peers)
             if fault is not None:
                 self.fail(fault)
+
+    def stop(self, why: str) -> None:
+        """Ask the party to stop at the next occasion."""
+        if self.stopping is None:
+            self.stopping = why
+            self.watch.report.event(f"stops at the next rest: {why}")
+            self.stirred.set()
+
+    def _left_alone(self) -> StoppedError | None:
+        """Who is to stop and cannot come to rest, because somebody is away, stops all the same."""
+        away = [peer for peer in self.peers if peer not in self.outlets]
+        self._alone = self._alone + 1 if away and self.stopping is not None else 0
+        if self._alone < ALONE_BEATS:
+            return None
+        return StoppedError(
+            f"stopped without a new checkpoint, because {', '.join(away)} is away: {self.stopping}"
+        )
 
     async def tell(self, kind: Kind, text: str) -> None:
         """Say something to everybody that ends this party's part, and give it time to leave."""
         for outlet in self.outlets.values():
             outlet.say(Segment(kind, data=text.encode()[:2000]))
-        await asyncio.sleep(0.2 if self.outlets else 0)
+        latency_s = 0 if self._emulation is None else self._emulation.latency_ns / 1e9
+        await asyncio.sleep(LEAVING_S + latency_s if self.outlets else 0)
+
+
+def _cause(task: asyncio.Future[None]) -> str:
+    """Why a writer has ended, in words."""
+    error = task.exception()
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__} {error}".strip()

@@ -5,13 +5,15 @@ Both sides show a certificate and verify the other's. TLS 1.3 is the only versio
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from colonnade.errors import RequestError
-from colonnade.world.certificate import dns_name, party_of
+from colonnade.world.certificate import dns_name, names_of, party_of
 from colonnade.world.identity import Identity, load_identity
 from colonnade.world.proxy import proxy_option
 
@@ -20,6 +22,7 @@ __all__ = [
     "channel_credentials",
     "channel_options",
     "explain",
+    "holder",
     "load_identity",
     "party_of",
     "peer_certificate",
@@ -28,6 +31,7 @@ __all__ = [
     "server_credentials",
 ]
 
+VERBOSITY_VARIABLE = "GRPC_VERBOSITY"
 SUITES_VARIABLE = "GRPC_SSL_CIPHER_SUITES"
 SUITES = "ECDHE-PSK-CHACHA20-POLY1305"
 """The suites of TLS 1.2 that gRPC may use: one that needs a shared password, which nobody has.
@@ -69,9 +73,9 @@ REASONS = (
 
 
 def secure_grpc() -> Any:
-    """Import gRPC so that it speaks TLS 1.3 only, and return it.
+    """Import gRPC so that it speaks TLS 1.3 only, and nothing to standard error, and return it.
 
-    gRPC has no setting for this, but reads a list of suites as it is first imported.
+    gRPC has no setting for either, but reads the environment as it is first imported.
     """
     if "grpc" in sys.modules and os.environ.get(SUITES_VARIABLE) != SUITES:
         raise RequestError(
@@ -79,17 +83,33 @@ def secure_grpc() -> Any:
             f"{SUITES_VARIABLE}={SUITES} in the environment"
         )
     os.environ[SUITES_VARIABLE] = SUITES
+    # Else every handshake that fails is a line of an unknown program's on the party's terminal.
+    os.environ.setdefault(VERBOSITY_VARIABLE, "NONE")
+    if "grpc" not in sys.modules:
+        # gRPC's threads must end before the interpreter does, or it never ends: what still holds
+        # a connection, as the traceback of an error does, is let go of before.
+        atexit.register(gc.collect)
     import grpc
 
     return grpc
 
 
-def server_credentials(identity: Identity) -> Any:
-    """Credentials with which the active party listens; a client must show a certificate."""
-    return secure_grpc().ssl_server_credentials(
-        [(identity.key, identity.certificate)],
-        root_certificates=identity.authority,
-        require_client_auth=True,
+def server_credentials(identity: Identity, knocked: Callable[[], None] = lambda: None) -> Any:
+    """Credentials with which the active party listens; a client must show a certificate.
+
+    `knocked` is called as each TLS handshake begins, in a thread of gRPC's.
+    """
+
+    def other_certificate() -> None:
+        knocked()
+
+    grpc = secure_grpc()
+    shown = grpc.ssl_server_certificate_configuration(
+        [(identity.key, identity.certificate)], root_certificates=identity.authority
+    )
+    # gRPC asks before each handshake whether there is another certificate; None says no.
+    return grpc.dynamic_ssl_server_credentials(
+        shown, other_certificate, require_client_authentication=True
     )
 
 
@@ -122,6 +142,13 @@ def peer_certificate(auth_context: Mapping[str, Iterable[bytes]]) -> bytes | Non
     b'-----BEGIN'
     """
     return next(iter(auth_context.get("x509_pem_cert", ())), None)
+
+
+def holder(pem: bytes | None) -> str:
+    """Whom a certificate names, for a sentence about it; nothing in it is printed as it is."""
+    named = [] if pem is None else names_of(pem)
+    text = ", ".join(dict.fromkeys(named)) or "nobody"
+    return "".join(letter if letter.isprintable() else " " for letter in text[:100])
 
 
 def explain(details: str, active: str) -> str:

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any, Protocol
 
 from colonnade.errors import AbsentError
@@ -21,6 +22,8 @@ from colonnade.wire.ledger import Direction
 
 SPEAKS_AFTER_NS = 2 * NS_PER["s"]
 """A wait shorter than this is nobody's business."""
+TOLD_TIMES = 3
+"""So many refusals of one party are told one by one; then the tenth, the hundredth, and so on."""
 LATE_NS = 3 * NS_PER["s"]
 """A look that comes later than this after the last one: this process was stopped, not the peers."""
 
@@ -63,12 +66,17 @@ class Watch:
     ) -> None:
         self.report = report
         self.finish_ns = timeouts.ns("finish")
+        self.stall_ns = timeouts.ns("stall")
         self.refusals: dict[str, int] = {}
         """How often each party was refused."""
         self._timeouts = timeouts
         self._chain = chain
+        self._one_at_a_time = Lock()
+        """A checkpoint is noted in the compute thread, while a peer may say that it leaves."""
         self._zero_ns = time.monotonic_ns() - elapsed_ns
         self._heard: dict[str, int] = {}
+        self._connected: dict[str, int] = {}
+        """Since when there has been a connection; nothing may have been heard over it yet."""
         self._gone: dict[str, str] = {}
         """Who is not connected, and why."""
         self._wait: tuple[int, Callable[[], str], bool] | None = None
@@ -82,18 +90,22 @@ class Watch:
     def message(self, way: Direction, peer: str, kind: str, round: int, size: int) -> None:
         """A message was sent or received."""
         if self._chain is not None:
-            self._chain.message(wall_ns(), way, peer, kind, round, size)
+            with self._one_at_a_time:
+                self._chain.message(wall_ns(), way, peer, kind, round, size)
 
     def note(self, text: str, *, kept: int | None = None, again: int | None = None) -> None:
         """Something that belongs into the ledger and the log."""
         if self._chain is not None:
-            self._chain.note(wall_ns(), text, kept=kept, again=again)
+            with self._one_at_a_time:
+                self._chain.note(wall_ns(), text, kept=kept, again=again)
         self.report.event(text)
 
     def refused(self, peer: str, reason: str) -> None:
-        """A party was refused."""
-        self.refusals[peer] = self.refusals.get(peer, 0) + 1
-        self.note(f"refused {peer}: {reason}")
+        """A party was refused: counted always, told as long as it is news."""
+        times = self.refusals[peer] = self.refusals.get(peer, 0) + 1
+        if times <= TOLD_TIMES or str(times).strip("0") == "1":
+            often = f" ({times} times by now)" if times > 1 else ""
+            self.note(f"refused {peer}{often}: {reason}")
 
     def heard(self, peer: str) -> None:
         """Something came from a peer."""
@@ -106,6 +118,7 @@ class Watch:
     def connected(self, peer: str) -> None:
         """A connection to a peer was made."""
         self._gone.pop(peer, None)
+        self._connected[peer] = self.now()
         self.report.event(f"connected with {peer}")
 
     def lost(self, peer: str) -> None:
@@ -120,7 +133,8 @@ class Watch:
 
     def silent(self, peer: str) -> bool:
         """Whether nothing was heard of a peer for so long that its connection is given up."""
-        return self.now() - self._heard.get(peer, 0) > self._timeouts.ns("silence")
+        last_ns = max(self._heard.get(peer, 0), self._connected.get(peer, 0))
+        return self.now() - last_ns > self._timeouts.ns("silence")
 
     @contextmanager
     def waiting(self, what: Callable[[], str], joining: bool = False) -> Iterator[None]:
@@ -143,6 +157,9 @@ class Watch:
         if self._wait is None:
             return None
         since_ns, what, joining = self._wait
+        if gap_ns > LATE_NS:
+            since_ns += gap_ns
+            self._wait = (since_ns, what, joining)
         if joining and not self._heard:
             return self._judge(what(), now_ns - since_ns, "join", peers[0])
         named = [name for name in what().partition(":")[0].split(", ") if name in peers]

@@ -1,0 +1,170 @@
+"""How light the network is: two processes over mTLS against a plain loop in one (`make bench`).
+
+60,000 rows, 392 + 392 features, bottom models 392-32-10, one linear layer on top, batch 256, one
+thread each. The two are measured in turns, so that a noisy neighbour slows both; seconds per epoch
+come from within (`rounds.parquet`), without the start of processes and without the first epoch.
+
+    python -m benchmarks.network            about a minute
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+from torch.nn import functional as F
+
+from benchmarks.parties import alliance, end_with_cleanup, join_all, load_average, zero_ns
+from colonnade.job.files import load
+
+ROWS, COLUMNS, HIDDEN, EMBEDDING, CLASSES, BATCH = 60_000, 392, 32, 10, 10, 256
+PER_EPOCH = -(-ROWS // BATCH)
+TORCH = ("forward", "backward", "aggregate")
+JOB = """
+name = "light"
+method = {{ name = "fedsgd" }}
+train = {{ epochs = {epochs}, batch_size = {batch}, evaluate_every = "never", test = 0.0 }}
+top = {{ kind = "split" }}
+
+[parties.bank]
+role = "active"
+table = "bank.npy"
+label = "labels.npy"
+model = {{ name = "mlp", hidden = [{hidden}], embedding = {embedding} }}
+optimizer = {{ name = "sgd", lr = 0.01 }}
+
+[parties.telco]
+table = "telco.npy"
+model = {{ name = "mlp", hidden = [{hidden}], embedding = {embedding} }}
+optimizer = {{ name = "sgd", lr = 0.01 }}
+"""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Made-up rows in a folder, the job on them, and the same rows as tensors."""
+
+    folder: Path
+    features: list[torch.Tensor]
+    labels: torch.Tensor
+    epochs: int
+
+    @classmethod
+    def make(cls, folder: Path, epochs: int) -> Bench:
+        draw = np.random.default_rng(0)
+        features = [draw.standard_normal((ROWS, COLUMNS), dtype=np.float32) for _ in range(2)]
+        labels = draw.integers(CLASSES, size=ROWS)
+        for name, array in (("bank", features[0]), ("telco", features[1]), ("labels", labels)):
+            np.save(folder / f"{name}.npy", array)
+        job = JOB.format(epochs=epochs + 1, batch=BATCH, hidden=HIDDEN, embedding=EMBEDDING)
+        (folder / "job.toml").write_text(job)
+        alliance(folder / "alliance", ["bank", "telco"])
+        return cls(folder, list(map(torch.from_numpy, features)), torch.from_numpy(labels), epochs)
+
+    def network(self, turn: int) -> list[tuple[float, float]]:
+        """Each epoch of two processes: its seconds, and the share in which nobody computed."""
+        out = self.folder / f"turn-{turn}"
+        file = self.folder / "job.toml"
+        join_all(file, load(file), self.folder / "alliance", out)
+        seconds = pq.read_table(out / "bank" / "rounds.parquet")["time_s"].to_numpy()
+        ends = zero_ns(out / "bank") + (seconds[PER_EPOCH - 1 :: PER_EPOCH] * 1e9).astype(int)
+        spans = np.concatenate([torch_spans(out / name) for name in ("bank", "telco")])
+        return [
+            ((end - begin) / 1e9, 1 - covered_ns(spans, begin, end) / (end - begin))
+            for begin, end in pairwise(ends)
+        ]
+
+    def plain(self) -> list[float]:
+        """Seconds of each epoch of one model, one optimizer, plain autograd."""
+        bottoms = [
+            nn.Sequential(
+                nn.Linear(COLUMNS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, EMBEDDING)
+            ) for _ in self.features
+        ]  # fmt: skip
+        top = nn.Linear(2 * EMBEDDING, CLASSES)
+        parameters = [p for module in (*bottoms, top) for p in module.parameters()]
+        optimizer = torch.optim.SGD(parameters, lr=0.01)
+        seconds = []
+        for _ in range(self.epochs + 1):
+            began = time.perf_counter()
+            for rows in torch.randperm(ROWS).split(BATCH):
+                h = [
+                    bottom(x.index_select(0, rows))
+                    for bottom, x in zip(bottoms, self.features, strict=True)
+                ]
+                prediction = top(torch.cat(h, dim=1))
+                loss = F.cross_entropy(prediction, self.labels.index_select(0, rows))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                loss.item()
+            seconds.append(time.perf_counter() - began)
+        return seconds[1:]
+
+
+def torch_spans(folder: Path) -> np.ndarray:
+    """When a party computed: rows of two instants, by the clock of the day."""
+    spans = pq.read_table(folder / "timeline.parquet").to_pydict()
+    chosen = [i for i, kind in enumerate(spans["kind"]) if kind in TORCH]
+    edges = [(spans["start_ns"][i], spans["end_ns"][i]) for i in chosen]
+    return np.array(edges) + zero_ns(folder)
+
+
+def covered_ns(spans: np.ndarray, begin: int, end: int) -> int:
+    """How much of a time lies within at least one span.
+
+    >>> covered_ns(np.array([[0, 4], [2, 6], [9, 12]]), 1, 10)
+    6
+    """
+    clipped = np.clip(spans[np.argsort(spans[:, 0])], begin, end)
+    reached = np.concatenate([[begin], np.maximum.accumulate(clipped[:, 1])[:-1]])
+    return int(np.maximum(clipped[:, 1] - np.maximum(clipped[:, 0], reached), 0).sum())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=4)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    end_with_cleanup()
+    network: list[tuple[float, float]] = []
+    plain: list[float] = []
+    ratios = []
+    with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
+        bench = Bench.make(Path(folder), asked.epochs)
+        for turn in range(asked.turns):
+            network += bench.network(turn)
+            plain += bench.plain()
+            last = slice(-asked.epochs, None)
+            ratios.append(median(s for s, _ in network[last]) / median(plain[last]))
+    seconds = [each for each, _ in network]
+    table = Table(title="Two processes over mTLS on one host, one thread each, FedSGD")
+    for column in ("what", "figure", "bound"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    table.add_row("seconds per epoch, over the network", f"{median(seconds):.3f}", "")
+    table.add_row("share of it in which neither party is in torch",
+                  f"{median(share for _, share in network):.0%}", "")  # fmt: skip
+    table.add_row("seconds per epoch, plain PyTorch in one process", f"{median(plain):.3f}", "")
+    table.add_row("network ÷ plain, median of turns", f"{median(ratios):.2f}", "≤ 2")
+    Console().print(table)
+    each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+    Console().print(
+        f"{asked.turns} turns of {asked.epochs} epochs each; best epochs {min(seconds):.3f} and "
+        f"{min(plain):.3f} s; ratio by turn: {each}; {load_average()}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""The network over long lines (`make bench-wan`; root): namespaces joined by `tests/wan`'s relay.
+
+    python -m benchmarks.wan                    line and overlap, a few minutes
+    python -m benchmarks.wan --line             bytes per second against a raw TCP socket
+    python -m benchmarks.wan --overlap          PASTA's seconds per round against the simulator's
+    python -m benchmarks.wan --speedup          time to an accuracy by method; most of an hour
+
+Everything is bounded in time, and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.parties import PORT, alliance, end_with_cleanup, join_all, load_average
+from benchmarks.wan_speedup import speedup
+from colonnade import Compute, Costs, Job, Link, Network, Party, Train, simulate_clock
+from colonnade.job.files import dumps
+from tests.wan.net import Net, Side, congestion_control, raw_socket_throughput, wan
+from tests.wan.spaces import why_not
+
+LATENCY, RATE = "25ms", "300mbit"
+BATCH, WIDTH, IN_FLIGHT = 4096, 256, 4
+TENSOR_BYTES = BATCH * WIDTH * 4
+WARM_ROUNDS, ROUNDS = 20, 50
+TURNS = 3
+COSTS = Costs(forward="10ms", backward="20ms", aggregate="10ms")
+SIZES = ((256, 64, 100, 400), (4096, 32, 40, 160), (4096, 256, 20, 60))
+"""For overlap: batch, width, rounds not counted, rounds counted."""
+MB = 1e6
+
+
+def job_of(batch: int, rounds: int, **fields: object) -> Job:
+    return Job(
+        name="wan",
+        parties={"bank": Party(role="active"), "telco": Party()},
+        train=Train(rounds=rounds, batch_size=batch, evaluate_every="never"),
+        network=Network(link=Link(latency=LATENCY, bandwidth=RATE)),
+        **fields,
+    )
+
+
+class Line:
+    """A WAN of two hosts, and a folder with the certificates of both parties."""
+
+    def __init__(self, net: Net, folder: Path) -> None:
+        self.net = net
+        self._folder = folder
+        self._keys = alliance(folder / "alliance", ["bank", "telco"])
+        self._runs = 0
+
+    def run(self, program: str, job: Job, width: int, window: int = 0) -> list[float]:
+        """When each round was aggregated, in seconds."""
+        self._runs += 1
+        out = self._folder / f"run-{self._runs}"
+        out.mkdir()
+        (out / "job.toml").write_text(dumps(job))
+        join_all(
+            out / "job.toml",
+            job,
+            self._keys,
+            out,
+            program=("benchmarks.wan_party", program),
+            options=["--width", str(width), "--window", str(window)],
+            starters={name: self.net.host(name).popen for name in job.parties},
+            host=self.net.hub.address,
+            port=PORT,
+        )
+        times: list[float] = json.loads((out / "bank" / "rounds.json").read_text())
+        return times
+
+    def described(self) -> str:
+        return (
+            f"{RATE}, {LATENCY} one-way, packets of {self.net.mtu} bytes, "
+            f"{congestion_control(self.net)}, {load_average()}"
+        )
+
+
+def line_rate(line: Line, turns: int) -> Table:
+    """Bytes per second of embeddings, with replies as large going the other way."""
+    table = Table(title=f"Line rate: {BATCH}×{WIDTH} float32, {IN_FLIGHT} exchanges in flight")
+    for column in ("turn", "raw socket, one way", "ours, each way", "ours ÷ raw", "bound"):
+        table.add_column(column, justify="right")
+    count = ROUNDS * TENSOR_BYTES
+    ratios = []
+    job = job_of(BATCH, WARM_ROUNDS + ROUNDS)
+    for turn in range(turns):
+        raw = raw_socket_throughput(line.net, "telco", count, skip=WARM_ROUNDS * TENSOR_BYTES)
+        times = line.run("line", job, WIDTH, IN_FLIGHT)
+        ours = count / (times[-1] - times[WARM_ROUNDS - 1])
+        ratios.append(ours / raw)
+        table.add_row(
+            str(turn + 1), f"{raw / MB:.1f} MB/s", f"{ours / MB:.1f} MB/s", f"{ours / raw:.0%}", ""
+        )
+    table.add_row("median", "", "", f"{median(ratios):.0%}", "≥ 90 %")
+    table.caption = line.described()
+    return table
+
+
+def overlap(line: Line, turns: int) -> Table:
+    """PASTA's seconds per round, work being sleeps of the same length as the simulator charges."""
+    table = Table(title="Overlap: PASTA (b_max = 3, s_max = 4), work emulated as sleeps")
+    for column in ("tensor", "simulator", "network", "network ÷ simulator", "bound"):
+        table.add_column(column, justify="right")
+    for batch, width, warm, counted in SIZES:
+        job = job_of(batch, warm + counted, method={"name": "pasta"}, compute=Compute(costs=COSTS))
+        run = simulate_clock(job, batch * (warm + counted), dict.fromkeys(job.parties, width))
+        expected = _per_round([row["time_s"] for row in run.losses], warm)
+        found = [_per_round(line.run("clock", job, width), warm) for _ in range(turns)]
+        table.add_row(
+            f"{batch}×{width}",
+            f"{expected * 1e3:.1f} ms",
+            ", ".join(f"{each * 1e3:.1f}" for each in found) + " ms",
+            f"{median(found) / expected:.2f}",
+            "0.85–1.15",
+        )
+    table.caption = line.described()
+    return table
+
+
+def _per_round(times: Sequence[float], warm: int) -> float:
+    return (times[-1] - times[warm - 1]) / (len(times) - warm)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    for part in ("line", "overlap", "speedup"):
+        parser.add_argument(f"--{part}", action="store_true")
+    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--mtu", type=int, default=1500)
+    parser.add_argument("--out", type=Path, help="speed-up: where results are kept and found again")
+    parser.add_argument("--methods", help="speed-up: only these, as in fedsgd,pasta")
+    asked = parser.parse_args()
+    end_with_cleanup()
+    if reason := why_not():
+        raise SystemExit(f"no WAN can be made here: {reason}")
+    console = Console()
+    if asked.speedup:
+        speedup(asked.out, asked.methods, console)
+    both = not (asked.line or asked.overlap or asked.speedup)
+    if not (both or asked.line or asked.overlap):
+        return
+    sides = {"bank": Side(), "telco": Side(latency=LATENCY, rate=RATE)}
+    with tempfile.TemporaryDirectory() as folder, wan(sides, mtu=asked.mtu) as net:
+        line = Line(net, Path(folder))
+        if both or asked.line:
+            console.print(line_rate(line, asked.turns))
+        if both or asked.overlap:
+            console.print(overlap(line, asked.turns))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""One party that learns nothing, over the true transport: `python -m benchmarks.wan_party …`.
+
+    line      keeps so many exchanges in flight and does nothing else
+    clock     the party's program with a null learner whose work is as long as the job says, asleep
+
+The active party writes when each round was aggregated, in seconds, to `--out`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from colonnade.clocking import null_seats
+from colonnade.compress import plain
+from colonnade.job.files import load
+from colonnade.job.records import Costs, Job
+from colonnade.party.attend import attend
+from colonnade.party.build import DTYPES
+from colonnade.party.null import Record, Sizes
+from colonnade.prepare import Contract
+from colonnade.track.history import History
+from colonnade.track.metrics import METRICS
+from colonnade.units import duration_ns
+from colonnade.wire.messages import Embedding, Gradient
+from colonnade.world.base import Work
+from colonnade.world.identity import load_identity
+from colonnade.world.network import NetworkWorld
+from colonnade.world.party_run import Address, run_connected
+from colonnade.world.watch import Watch, new_incarnation
+
+T = TypeVar("T")
+
+
+class Silent:
+    """A report to nobody."""
+
+    def event(self, text: str) -> None:
+        pass
+
+    def wait(self, text: str | None) -> None:
+        pass
+
+    def follows(self, seat: Any) -> None:
+        pass
+
+    def tick(self) -> None:
+        pass
+
+
+class Sleeping(NetworkWorld):
+    """The network world, in which work takes the time that the job says, and no processor."""
+
+    costs: Costs
+
+    async def compute(self, work: Callable[[], T], kind: Work) -> T:
+        seconds = duration_ns(getattr(self.costs, kind.name.lower())) / 1e9
+
+        def sleep_and_work() -> T:
+            time.sleep(seconds)
+            return work()
+
+        return await super().compute(sleep_and_work if seconds else work, kind)
+
+
+async def line(world: NetworkWorld, job: Job, width: int, window: int) -> list[float]:
+    """Exchanges of one size, `window` of them in flight."""
+    tensor = plain().encode(torch.randn(job.train.batch_size, width))
+    rounds, came = job.train.rounds or 0, []
+    await world.begin()
+    if world.leads:
+        for _ in range(rounds):
+            received = await world.receive()
+            assert received is not None and isinstance(received[1], Embedding)
+            came.append(world.now() / 1e9)
+            await world.send(received[0], Gradient(received[1].round, tensor))
+    else:
+        for round in range(rounds + window):
+            if round >= window:
+                assert await world.receive() is not None
+            if round < rounds:
+                await world.send(job.active, Embedding(round, tensor))
+    await world.part(lambda: None)
+    return came
+
+
+async def clock(world: NetworkWorld, job: Job, width: int, window: int) -> list[float]:
+    """The job's own programs."""
+    sizes = Sizes(dict.fromkeys(job.parties, width), {"train": rows(job), "test": 0},
+                  DTYPES[job.train.dtype])  # fmt: skip
+    contract = Contract.of(job, rows(job), 0, sizes.widths)
+    history = History(contract.plan.per_epoch)
+    seats = null_seats(contract, sizes, METRICS["accuracy"], history, Record())
+    await attend(world, seats[world.me])
+    return [row["time_s"] for row in history.rounds]
+
+
+def rows(job: Job) -> int:
+    """So many that all rounds are one epoch, in which PASTA's budget stays what it is."""
+    assert job.train.rounds is not None
+    return job.train.rounds * job.train.batch_size
+
+
+PROGRAMS: dict[str, Callable[..., Awaitable[list[float]]]] = {"line": line, "clock": clock}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("program", choices=PROGRAMS)
+    parser.add_argument("job", type=Path)
+    parser.add_argument("--me", required=True)
+    parser.add_argument("--listen")
+    parser.add_argument("--connect")
+    parser.add_argument("--keys", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--width", type=int, required=True)
+    parser.add_argument("--window", type=int, default=0)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    job = load(asked.job)
+    files = [asked.keys / name for name in ("cert.pem", "key.pem", "ca.pem")]
+    identity, _ = load_identity(*files, asked.me, (), listens=asked.me == job.active)
+    world = Sleeping(job, asked.me, Watch(job.timeouts, Silent()), incarnation=new_incarnation())
+    world.costs = job.compute.of(asked.me)
+    came = run_connected(
+        world,
+        Address(asked.listen, asked.connect),
+        identity,
+        lambda: PROGRAMS[asked.program](world, job, asked.width, asked.window),
+    )
+    if world.leads:
+        asked.out.mkdir(parents=True, exist_ok=True)
+        (asked.out / "rounds.json").write_text(json.dumps(came))
+
+
+if __name__ == "__main__":
+    main()

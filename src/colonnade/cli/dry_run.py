@@ -1,0 +1,300 @@
+"""`colonnade join … --dry-run`: what would leave this host, and what would come, before it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from colonnade.errors import RequestError
+from colonnade.units import show_bytes, show_seconds
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from colonnade.forecast import Forecast
+    from colonnade.job.party_file import PartyFile
+    from colonnade.job.policy import Policy
+    from colonnade.job.records import Job, Steps
+    from colonnade.participation import Participant
+
+    Report = dict[str, Any]
+
+PURPOSES = ("training", "evaluation", "control")
+WAYS = {"sent": "to", "received": "from"}
+ON_TOP = "counted as in the ledger: TLS and heartbeats add about 100 bytes a message"
+
+
+@dataclass(frozen=True)
+class Line:
+    """How the party would be connected, as far as the command says: its options of these names."""
+
+    listen: str | None = None
+    connect: str | None = None
+    keys: Path | None = None
+    emulate: str | None = None
+
+
+def show_dry_run(
+    job: Job, me: str, file: PartyFile, as_json: bool, line: Line | None = None
+) -> None:
+    """Show what would happen; what `join` would refuse is shown as well, and then refused."""
+    from colonnade.cli import screen
+
+    report = look_ahead(job, me, file, line or Line())
+    if as_json:
+        screen.show_json(report)
+    else:
+        for part in (_facts, _traffic, _sums, _policy):
+            screen.show(part(report))
+            screen.show("")
+        screen.show("\n".join([*report["notes"], "this was a dry run: nothing was sent"]))
+    for fault in (report["refusal"], (report["certificate"] or {}).get("fault")):
+        if fault is not None:
+            raise RequestError(fault)
+
+
+def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
+    """All that a party can know beforehand, in plain values.
+
+    >>> from colonnade.job import load
+    >>> from colonnade.job.party_file import PartyFile
+    >>> look_ahead(load("digits"), "lab", PartyFile(), Line())["totals"]["sent"]["control"]
+    161
+    """
+    from colonnade.forecast import forecast
+    from colonnade.world.line import Emulation
+
+    emulation = None if line.emulate is None else Emulation.parse(line.emulate)
+    party, refusal = _take_seat(job, me, file.policy)
+    found = forecast(party, emulation)
+    return {
+        "party": me,
+        "role": job.parties[me].role,
+        "active": job.active,
+        "job": job.name,
+        "digest": party.hello.digest,
+        "method": job.method,
+        "seed": job.seed,
+        "rounds": found.rounds,
+        "per_epoch": found.per_epoch,
+        "batch_size": job.train.batch_size,
+        "rows": party.part.train_count,
+        "test_rows": party.part.test_count,
+        "width": party.bottom.width,
+        "dtype": job.train.dtype,
+        "listen": line.listen,
+        "connect": line.connect,
+        "certificate": _certificate(job, me, file, line.keys),
+        "link": _link(party, line),
+        "time_s": found.time_s,
+        "computing": job.compute != type(job.compute)(),
+        "about": found.about,
+        "traffic": _rows(found),
+        "totals": _totals(found),
+        "policy": _limits(party, found, file.policy),
+        "refusal": refusal,
+        "notes": _notes(party, found),
+    }
+
+
+def _take_seat(job: Job, me: str, policy: Policy) -> tuple[Participant, str | None]:
+    """The party, and why its policy refuses the job; all other faults are raised."""
+    from colonnade.participation import participant
+
+    try:
+        return participant(job, me, policy), None
+    except RequestError as error:
+        return participant(job, me, type(policy)(shares_labels=True)), str(error)
+
+
+def _batch_min(party: Participant) -> int:
+    size, rows = party.job.train.batch_size, party.part.train_count
+    return size if party.job.train.drop_last else rows % size or size
+
+
+def _certificate(job: Job, me: str, file: PartyFile, keys: Path | None) -> Report | None:
+    """What the party's certificate says, or what is wrong with it; None where there is none."""
+    from dataclasses import asdict
+
+    from colonnade.world.certificate import show
+    from colonnade.world.identity import load_identity
+
+    tls = file.tls
+    paths = [Path(name) for name in (tls.certificate, tls.key, tls.authority) if name]
+    if keys is not None:
+        paths = [keys / "cert.pem", keys / "key.pem", keys / "ca.pem"]
+    if len(paths) < 3:
+        return None
+    try:
+        names, listens = tls.names.get(me, ()), me == job.active
+        load_identity(paths[0], paths[1], paths[2], me, names, listens=listens)
+        return asdict(show(paths[0])[0]) | {"fault": None}
+    except RequestError as error:
+        return {"fault": str(error)}
+
+
+def _link(party: Participant, line: Line) -> str | None:
+    """The stated link in words; None where none is stated."""
+    from colonnade.forecast import links
+    from colonnade.job.records import Link
+
+    if line.emulate is not None:
+        return f"{line.emulate} (--emulate)"
+    texts = {
+        name: f"{_now(link.latency)}, {_now(link.bandwidth)}"
+        for name, link in links(party).items()
+        if link != Link()
+    }
+    alike = len(set(texts.values())) == 1
+    words = [text if alike else f"{name} {text}" for name, text in texts.items()]
+    return f"{'; '.join(dict.fromkeys(words))} (the job's)" if texts else None
+
+
+def _now(value: str | Steps | None) -> str:
+    return f"{value[0][1]} at first" if isinstance(value, list) else value or "no limit"
+
+
+def _rows(found: Forecast) -> list[dict[str, Any]]:
+    """The ledger that is to be expected, training first, each kind with its share of a round."""
+    rows = []
+    for entry in found.entries:
+        messages, size = found.a_round(entry) or (None, None)
+        rows.append({**entry, "round_messages": messages, "round_bytes": size})
+    place = {name: number for number, name in enumerate((*WAYS, *PURPOSES))}
+    return sorted(rows, key=lambda r: (place[r["direction"]], r["peer"], place[r["purpose"]]))
+
+
+def _totals(found: Forecast) -> dict[str, dict[str, int]]:
+    totals = {way: dict.fromkeys((*PURPOSES, "all"), 0) for way in WAYS}
+    for entry in found.entries:
+        for purpose in (entry["purpose"], "all"):
+            totals[entry["direction"]][purpose] += entry["bytes"]
+    return totals
+
+
+def _limits(party: Participant, found: Forecast, policy: Policy) -> dict[str, dict[str, Any]]:
+    """What the policy says, and what the job would have; None is no limit."""
+    from colonnade.job.kinds import kinds
+    from colonnade.policies.view import Role
+
+    role = Role.ACTIVE if party.leads else Role.PASSIVE
+    sends, receives = kinds(party.method, party.job.train).of(party.job.parties[party.me].role)
+    asked: dict[str, Any] = {
+        "kinds": sends,
+        "receive": receives,
+        "batch_min": _batch_min(party),
+        "width_max": party.bottom.width,
+        "rounds_max": party.contract(found.widths).setup(party.me).view(role).rounds,
+        "peers": [name for name in party.job.parties if name != party.me],
+    }
+    if party.leads:
+        asked["shares_labels"] = "Labels" in sends
+    said = {field: getattr(policy, field) for field in asked}
+    return {
+        field: {"says": sorted(s) if isinstance(s, frozenset) else s, "job": asked[field]}
+        for field, s in said.items()
+    }
+
+
+def _notes(party: Participant, found: Forecast) -> list[str]:
+    """What had to be assumed, and what may turn out otherwise."""
+    job, me, shares = party.job, party.me, party.method.exchange.shares_labels
+    unknown = [name for name in job.parties if name != me and job.parties[name].width is None]
+    notes = {
+        f"the job does not say how wide the embedding of {' or '.join(unknown)} is: "
+        f"{found.widths[me] or 1} is assumed (parties.NAME.width)": (
+            unknown and (party.leads or shares)
+        ),
+        f"only {job.active} knows the labels, and the top model follows from them: "
+        f"{found.classes} classes are assumed": shares and not party.leads,
+        "about: the method goes by the clock, and other speeds give other counts": (
+            party.method.by_clock
+        ),
+        f"about: worked out from the first {found.sampled} rounds": found.sampled,
+        "the job may end earlier: train.stop is 'target'": job.train.stop == "target",
+        f"the job may end earlier: train.patience is {job.train.patience}": job.train.patience,
+        ON_TOP: True,
+    }
+    return [note for note, holds in notes.items() if holds]
+
+
+def _facts(report: Report) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from colonnade.comparison import method_text
+
+    certificate, proof = report["certificate"], "none yet (colonnade keys)"
+    if certificate is not None:
+        told = "{subject}, until {valid_until}, {days_left} days left"
+        proof = certificate["fault"] or told.format_map(certificate)
+    place = f"passive; dials {report['active']} at {report['connect'] or '--connect HOST:PORT'}"
+    if report["role"] == "active":
+        place = f"active; listens at {report['listen'] or '--listen :7443'}"
+    time = "--emulate latency=50ms,rate=100mbit shows how long it takes on such a link"
+    if report["time_s"] is not None:
+        computing = "with [compute]" if report["computing"] else "without computing"
+        time = f"about {show_seconds(report['time_s'])} on this link, {computing}"
+    method = method_text(report["method"])
+    rounds = "{rounds:,}, {per_epoch:,} an epoch, batches of {batch_size:,} rows"
+    rows = {
+        report["party"]: place,
+        "job": f"{report['job']} {report['digest'][:12]}, {method}, seed {report['seed']}",
+        "rounds": rounds.format_map(report),
+        "rows": "{rows:,} for training, {test_rows:,} held out".format_map(report),
+        "embedding": "{width} wide, {dtype}".format_map(report),
+        "certificate": proof,
+        "link": report["link"] or "the job states no link",
+        "time": time,
+    }
+    table = Table.grid(padding=(0, 2))
+    for name, value in rows.items():
+        table.add_row(Text(name, style="bold"), value)
+    return table
+
+
+def _table(*headings: str, right: int) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    for number, heading in enumerate(headings):
+        numbers = number >= len(headings) - right
+        table.add_column(heading, justify="right" if numbers else "left", no_wrap=numbers)
+    return table
+
+
+def _traffic(report: Report) -> Table:
+    whole = "about" if report["about"] else "in all"
+    heads = [f"{what}\n{of}" for of in ("a round", whole) for what in ("messages", "bytes")]
+    table = _table("", "kind", "purpose", *heads, right=4)
+    before = ""
+    for row in report["traffic"]:
+        where = f"{WAYS[row['direction']]} {row['peer']}"
+        numbers = [row[f] for f in ("round_messages", "round_bytes", "messages", "bytes")]
+        cells = ["" if number is None else f"{number:,.0f}" for number in numbers]
+        table.add_row("" if where == before else where, row["kind"], row["purpose"], *cells)
+        before = where
+    return table
+
+
+def _sums(report: Report) -> Table:
+    table = _table("in all", *PURPOSES, "together", right=4)
+    for way, name in (("sent", "leaves"), ("received", "comes")):
+        about = "about " if report["about"] else ""
+        table.add_row(name, *(about + show_bytes(b) for b in report["totals"][way].values()))
+    return table
+
+
+def _policy(report: Report) -> Table:
+    table = _table("policy", "says", "this job", right=0)
+    for field, limit in report["policy"].items():
+        table.add_row(field, _words(limit["says"]), _words(limit["job"]))
+    return table
+
+
+def _words(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "any", True: "yes", False: "no"}[value]
+    return f"{value:,}" if isinstance(value, int) else ", ".join(value) or "none"

@@ -1,0 +1,157 @@
+"""`colonnade launch`: all parties of a job as processes on this computer."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from colonnade.cli.one import _judge, _show
+from colonnade.cli.options import JobName, Json, MethodName, Out, Quiet, Sets, check_out, read_job
+from colonnade.errors import RequestError, StoppedError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from colonnade.job.party_file import PartyFile
+    from colonnade.job.records import Job
+    from colonnade.launching import OnSaid
+    from colonnade.world.processes import Said
+
+
+def launch(
+    job: JobName,
+    method: MethodName = None,
+    sets: Sets = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="The job's seed: --seed 1.")] = None,
+    out: Out = None,
+    emulate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LINE",
+            help="Make the lines between the parties slower: --emulate latency=50ms,rate=300mbit.",
+        ),
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Certificates made by colonnade keys; by default they are made for this run only.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch at each party.")] = 1,
+    quiet: Quiet = False,
+) -> None:
+    """Train a job with a process for each party on this computer, over mTLS, in real time.
+
+    With --out, a run that was stopped goes on with the same command.
+
+    Example: colonnade launch digits --emulate latency=5ms --out runs/digits
+    """
+    if threads < 1:
+        raise RequestError(f"--threads is {threads}: it must be 1 or more")
+    record = read_job(job, sets, method, seed)
+    check_out(out)
+    files = _files(job, record, sets or [])
+    from colonnade import launching
+    from colonnade.cli import screen
+
+    if out is not None and not quiet and launching.finished(out, record):
+        screen.stderr().print(f"this job is complete; its result is in {out}")
+    kept = "" if out is None else f"; the same command goes on from what is saved in {out}"
+    with stopping(kept) as stopped, parties_shown(record.parties, quiet) as on_said:
+        run = launching.launch(
+            record,
+            out=out,
+            files=files,
+            keys=keys,
+            emulate=emulate,
+            threads=threads,
+            on_said=on_said,
+            should_stop=stopped,
+        )
+    _show(run, as_json)
+    _judge(run, out)
+
+
+def _files(source: str, job: Job, sets: Sequence[str]) -> dict[str, PartyFile]:
+    """The files called after a party that `join` would find; `--set` goes before what they say."""
+    from colonnade.job.files import with_sets
+    from colonnade.job.party_file import find_party, load_party, own_job
+    from colonnade.provision import own_file
+
+    found = {}
+    for name in job.parties:
+        path = find_party(source, name)
+        # A party.toml is of one party, and nothing says of which.
+        if path is not None and path.stem == name:
+            file = load_party(path)
+            mine = [text for text in sets if text.startswith((f"parties.{name}.", "parties.*."))]
+            own = with_sets(own_job(job, name, file), *mine)
+            found[name] = own_file(own, name, file.policy)
+    return found
+
+
+@contextmanager
+def stopping(kept: str) -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C, or a polite kill, stops the parties as planned; the next one at once."""
+    pressed = False
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+
+    before = {each: signal.signal(each, remember) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: pressed
+    except (KeyboardInterrupt, StoppedError) as stop:
+        raise StoppedError(f"{str(stop) or 'interrupted'}{kept}") from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def parties_shown(parties: Iterable[str], quiet: bool, title: str = "") -> Iterator[OnSaid]:
+    """Shows what parties say: on a terminal a line for each with its last words, else every line
+    that is not merely how far it is."""
+    from colonnade.cli import screen
+
+    console = screen.stderr()
+    if quiet:
+        yield lambda said: None
+    elif not console.is_terminal:
+        yield lambda said: _print(console, said)
+    else:
+        from rich.live import Live
+
+        last = dict.fromkeys(parties, "starts")
+        with Live(console=console, transient=True, get_renderable=lambda: _lines(title, last)):
+            yield lambda said: last.update({said.name: said.text})
+
+
+def _print(console: Console, said: Said) -> None:
+    if said.is_error:
+        console.print(f"{said.name}: {said.text}")
+
+
+def _lines(title: str, last: dict[str, str]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.title, table.title_justify, table.title_style = title or None, "left", ""
+    table.add_column(no_wrap=True, min_width=max(map(len, last)))
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for name, text in last.items():
+        table.add_row(Text(name), Text(text))
+    return table

@@ -1,0 +1,361 @@
+"""Who does not fit is refused with a sentence at both ends and counted; the job is not harmed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import msgspec
+import pytest
+import torch
+
+from colonnade.compress import plain
+from colonnade.errors import PartyError, RefusedError, RequestError
+from colonnade.job.policy import Policy
+from colonnade.wire.codec import Codec
+from colonnade.wire.messages import Failure, Hello, Packed, Terms
+from colonnade.world import door, tls
+from colonnade.world.line import Emulation
+from colonnade.world.segment import LAST, PROTOCOL, Kind, Segment
+from tests.netrun import identities
+from tests.scene import scene, speak, wire
+from tests.small import small
+
+JOIN = Segment(Kind.JOIN, 0, 77, flags=PROTOCOL)
+
+
+def case(**train):
+    """Three parties; p1 is active, p0 is always as it should be, p2 is the one in question."""
+    return small(3, rounds=12, checkpoint_every=5, **train)
+
+
+def set_job(job, **fields):
+    """The job with some fields of [train] changed."""
+    return msgspec.structs.replace(job, train=msgspec.structs.replace(job.train, **fields))
+
+
+def play(scenario, *args, extra=(), **train):
+    """Run a scenario; whatever happens in it, the right p2 comes in the end and all is well."""
+
+    async def whole():
+        async with scene(case(**train), extra) as s:
+            active, other = await s.start("p1"), await s.start("p0")
+            await scenario(s, active, *args)
+            assert not active.task.done() and not other.task.done()
+            right = await s.start("p2")
+            s.unharmed({party.name: await party.end() for party in (active, other, right)})
+
+    asyncio.run(whole())
+
+
+def greeting(**fields):
+    def scenario(fields, said):
+        async def run(s, active):
+            seat = s.seat("p2")
+            seat.hello = msgspec.structs.replace(seat.hello, **fields)
+            error = await (await s.start("p2", seat)).end()
+            assert isinstance(error, RefusedError) and error.exit_code == 2
+            assert said in str(error) and active.said(said)
+            assert active.world.watch.refusals == {"p2": 1}
+
+        return run
+
+    return scenario(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"rows": 47}, "p2 has 47 training and 16 held-out rows, p1 has 48 and 16: align"),
+        ({"test_rows": 0}, "p2 has 48 training and 0 held-out rows"),
+        ({"fingerprint": "other"}, "p2 and p1 have as many rows, but other ids or another order"),
+        ({"width": 0}, "the embedding of p2 is 0 wide"),
+        ({"width": 1 << 40}, "and may be 1 to 1048576"),
+        ({"party": "p0"}, "p2 did not introduce itself"),
+    ],
+)
+def test_a_party_whose_rows_or_model_do_not_fit(fields, said):
+    play(greeting(fields=fields, said=said))
+
+
+def test_a_width_that_the_job_does_not_declare():
+    async def whole():
+        made = case()
+        party = msgspec.structs.replace(made.job.parties["p2"], width=4)
+        parties = {**made.job.parties, "p2": party}
+        made = replace(made, job=msgspec.structs.replace(made.job, parties=parties))
+        async with scene(made) as s:
+            active = await s.start("p1")
+            await s.start("p0")
+            await greeting(fields={"width": 5}, said="p2 is 5 wide, and may be 4")(s, active)
+
+    asyncio.run(whole())
+
+
+def test_another_job_is_told_field_by_field_at_both_ends():
+    async def run(s, active):
+        error = await (await s.start("p2", job=set_job(s.job, batch_size=9, rounds=3))).end()
+        assert isinstance(error, RefusedError) and error.exit_code == 2
+        for said in ("train.batch_size is 9 at p2 and 8 at p1", "train.rounds is 3 at p2 and 12"):
+            assert said in str(error) and active.said(said)
+        assert active.world.watch.refusals == {"p2": 1}
+
+    play(run)
+
+
+def test_who_has_no_certificate_of_this_authority_is_counted(monkeypatch):
+    monkeypatch.setattr(door, "HANDSHAKE_S", 1.0)
+
+    async def run(s, active):
+        grpc, mine = tls.secure_grpc(), s.known["p2"]
+        other = identities(("p1", "p2", "elsewhere"))["p2"]
+        foreign = replace(other, authority=mine.authority)
+        stranger = await s.start("p2", identity=foreign)
+        await s.until(lambda: stranger.said("see whether it accepts this party's certificate"))
+        await stranger.crash()
+        naked = grpc.ssl_channel_credentials(mine.authority)
+        options = tls.channel_options("p1")
+        async with grpc.aio.secure_channel(s.address, naked, options=options) as channel:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await channel.stream_stream("/colonnade.Wire/Stream")().read()
+        await s.until(lambda: active.world.watch.refusals.get(door.STRANGER, 0) >= 2)
+        assert active.said("refused a stranger: it showed no certificate that this party trusts")
+
+    play(run)
+
+
+def test_a_party_that_the_job_does_not_name():
+    async def run(s, active):
+        for name in ("x", "p1"):
+            (told,) = await speak(s.address, s.known[name], "p1", JOIN)
+            assert told.kind == Kind.REFUSE
+            assert "is of no passive party of this job, which are p0, p2" in told.text()
+        assert active.world.watch.refusals == {
+            "the certificate of x": 1,
+            "the certificate of p1": 1,
+        }
+        assert active.said("refused the certificate of p1: the certificate of p1 is of no passive")
+
+    play(run, extra=("x",))
+
+
+def test_a_name_that_is_connected_already_cannot_be_taken():
+    async def whole():
+        # Slow enough that the second comes in the midst of the first's work.
+        async with scene(case(), emulation=Emulation(latency_ns=40 * 10**6)) as s:
+            active, other, first = [await s.start(name) for name in ("p1", "p0", "p2")]
+            await s.until(lambda: "p2" in active.world.outlets)
+            second = await (await s.start("p2")).end()
+            assert isinstance(second, RefusedError)
+            assert "p2 is connected already, from another process" in str(second)
+            assert active.said("refused p2: p2 is connected already")
+            s.unharmed({party.name: await party.end() for party in (active, other, first)})
+
+    asyncio.run(whole())
+
+
+def test_a_dead_connection_does_not_hold_a_name(monkeypatch):
+    monkeypatch.setattr(door, "SIGN_OF_LIFE_S", 0.5)
+
+    async def run(s, active):
+        async with wire(s.address, s.known["p2"], "p1") as open_stream:
+            call = open_stream()
+            await call.write(JOIN.encode())
+            await call.read()
+            right = await s.start("p2")
+            await s.until(lambda: right.world.agreed)
+            await right.crash()
+
+    play(run)
+
+
+MALFORMED = {
+    "protocol version 2 is spoken there and 1 here": [JOIN._replace(flags=2)],
+    "the first word was not JOIN": [Segment(Kind.ACK)],
+    "shorter than its prefix": [b"x"],
+    "unknown kind 99": [JOIN, b"\x63" + bytes(33)],
+    "is too large": [JOIN, Segment(Kind.DATA, 1, data=bytes(300_000))],
+    "over the limit of": [JOIN, Segment(Kind.DATA, 1, total=(1 << 32) - 1, data=b"x")],
+    "reaches beyond its frame": [JOIN, Segment(Kind.DATA, 1, total=1, offset=1, data=b"x")],
+    "these bytes are not Colonnade's": [JOIN, Segment(Kind.DATA, 1, total=20, data=bytes(20))],
+    "was acknowledged, and only 0 were sent": [JOIN, Segment(Kind.ACK, 1, acknowledged=9)],
+    "a JOIN of generation 4294967295": [JOIN._replace(generation=(1 << 32) - 1)],
+    "a REFUSE segment at the wrong end": [JOIN, Segment(Kind.REFUSE, data=b"no")],
+    "a LEAVE segment at the wrong end": [JOIN, Segment(Kind.LEAVE, flags=1, data=b"over")],
+    "a OPEN segment at the wrong end": [JOIN, Segment(Kind.OPEN, 3, 77)],
+    "a FAIL segment that says more": [JOIN, Segment(Kind.FAIL, 1, data=b"no")],
+    "frame has protocol version 9": [
+        JOIN,
+        Segment(Kind.DATA, 1, total=16, data=b"CO\x09\x01" + bytes(12)),
+    ],
+}
+
+
+def test_bytes_that_are_no_message_of_ours():
+    async def run(s, active):
+        await s.until(lambda: "p0" in active.world.outlets)
+        for number, (said, words) in enumerate(MALFORMED.items(), 1):
+            *_, told = await speak(s.address, s.known["p2"], "p1", *words)
+            assert told.kind == Kind.REFUSE and said in told.text(), (said, told.text())
+            assert active.world.watch.refusals["p2"] == number
+            assert active.said(f"refused p2: {told.text()}") or number > 1
+        assert active.said("refused p2 (3 times by now)") and active.said("(10 times by now)")
+        # Larger than gRPC is told to take: it ends the stream by itself.
+        assert await speak(s.address, s.known["p2"], "p1", JOIN, bytes(2 << 20)) == []
+
+    play(run)
+
+
+def data(number, message, flags=0):
+    frame = bytes(Codec().encode(message))
+    return Segment(Kind.DATA, 1, number, 0, flags, len(frame), 0, frame)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [JOIN, Segment(Kind.FAIL, data=b"a wrong disk")],
+        [JOIN, Segment(Kind.LEAVE, data=b"Ctrl-C")],
+        [JOIN, Segment(Kind.DATA, 1, 0, 0, LAST, 3, 0, b"bye")],
+        [JOIN, data(0, Failure("not today"))],
+        [JOIN, data(0, Terms({"a": "b"})), data(1, Failure("\x1b[2J"))],
+        [JOIN, data(0, Hello("p2", "another digest", 1, 1, 1)), JOIN._replace(number=78)],
+    ],
+)
+def test_whoever_fails_before_the_first_round_may_come_again(words):
+    async def run(s, active):
+        await s.until(lambda: "p0" in active.world.outlets)
+        await speak(s.address, s.known["p2"], "p1", *words, wait_s=0.5)
+
+    play(run)
+
+
+def spoil(seat, at, how):
+    """Let a seat's learner send something else in one round."""
+    build = seat.build
+
+    def built(world, welcome):
+        program = build(world, welcome)
+        pack = program.learner.pack
+        program.learner.pack = lambda exchange: (
+            how(exchange) if exchange.round == at else pack(exchange)
+        )
+        return program
+
+    seat.build = built
+    return seat
+
+
+def tensor(*shape, dtype=torch.float64, value=0.0):
+    return lambda exchange: plain().encode(torch.full(shape, value, dtype=dtype))
+
+
+def unreadable(exchange):
+    packed = tensor(8, 4)(exchange)
+    return Packed("scalar", packed.dtype, packed.shape, packed.data, b"??")
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (tensor(7, 4), "p2 sent a tensor of shape (7, 4) where (8, 4) is due"),
+        (tensor(8, 5), "p2 sent a tensor of shape (8, 5) where (8, 4) is due"),
+        (tensor(8, 4, dtype=torch.float32), "of type float32 where float64 is due"),
+        (unreadable, "p2 sent what cannot be read"),
+    ],
+)
+def test_an_embedding_of_another_form_in_the_midst_of_a_job(how, said):
+    async def run(s, active):
+        error = await (await s.start("p2", spoil(s.seat("p2"), 7, how))).end()
+        assert isinstance(error, PartyError) and error.exit_code == 1
+        assert "p1 refused: " in str(error) and said in str(error)
+        assert active.said("refused p2: p2 sent") and active.world.watch.refusals == {"p2": 1}
+
+    play(run)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_an_embedding_that_is_not_finite_ends_the_job_with_its_senders_name(value):
+    async def whole():
+        async with scene(case()) as s:
+            bad = spoil(s.seat("p2"), 3, tensor(8, 4, value=value))
+            parties = [await s.start("p1"), await s.start("p0"), await s.start("p2", bad)]
+            for party in parties:
+                outcome = await party.end()
+                assert (outcome.reason, outcome.view.fresh) == ("diverged", 3)
+                assert outcome.detail == (
+                    "p2 sent a tensor with NaN or infinite components in round 3"
+                )
+
+    asyncio.run(whole())
+
+
+def test_a_gradient_that_is_not_finite_ends_the_job_with_the_active_partys_name():
+    async def whole():
+        async with scene(case()) as s:
+            seat = s.seat("p1")
+            build = seat.build
+
+            def built(world, welcome):
+                program = build(world, welcome)
+                reply = program.learner.reply
+
+                def spoilt(exchange, peer, signal):
+                    good = reply(exchange, peer, signal)
+                    bad = tensor(8, 4, value=float("nan"))(exchange)
+                    hit = exchange.round == 3 and peer == "p2"
+                    return msgspec.structs.replace(good, tensor=bad) if hit else good
+
+                program.learner.reply = spoilt
+                return program
+
+            seat.build = built
+            parties = [await s.start("p1", seat), await s.start("p0"), await s.start("p2")]
+            for party in parties:
+                error = await party.end()
+                assert isinstance(error, PartyError) and error.exit_code == 1
+                assert "p1 sent a tensor with NaN or infinite components" in str(error)
+            assert parties[2].world.watch.refusals == {"p1": 1}
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize(
+    ("party", "policy", "said"),
+    [
+        ("p2", Policy(kinds=frozenset({"Hello"})), "policy.kinds does not list Embedding"),
+        ("p2", Policy(receive=frozenset({"Status"})), "policy.receive does not list Gradient"),
+    ],
+)
+def test_a_passive_partys_policy_ends_its_part_and_the_job(party, policy, said):
+    async def whole():
+        async with scene(case()) as s:
+            parties = [await s.start("p1"), await s.start("p0"), await s.start("p2", policy=policy)]
+            for each in parties:
+                error = await each.end()
+                assert isinstance(error, PartyError) and said in str(error)
+                assert "p2" in str(error) or each.name == "p2"
+
+    asyncio.run(whole())
+
+
+def test_an_active_partys_policy_refuses_who_sends_what_it_does_not_take():
+    async def whole():
+        async with scene(case(evaluate_every="4 rounds")) as s:
+            active = await s.start("p1", policy=Policy(receive=frozenset({"Embedding"})))
+            others = [(await s.start(name)).task for name in ("p0", "p2")]
+            (first,), _ = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+            error, said = first.exception(), "policy.receive does not list EvaluationEmbedding"
+            assert isinstance(error, PartyError) and said in str(error) and active.said(said)
+
+    asyncio.run(whole())
+
+
+def test_a_port_is_listened_at_once():
+    async def whole():
+        async with scene(case()) as s:
+            active = await s.start("p1")
+            with pytest.raises(RequestError, match=r"cannot listen at 127\.0\.0\.1:\d+: it is in"):
+                await door.Door(active.world, s.known["p1"]).open(s.address)
+
+    asyncio.run(whole())

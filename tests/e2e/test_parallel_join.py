@@ -1,0 +1,63 @@
+"""A party under torchrun, against the same party in one process, over the network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from colonnade import load, simulate
+from colonnade.world.authority import create_authority, issue
+
+SETS = [
+    "train.rounds=6",
+    "train.dtype=float64",
+    "train.evaluate_every=never",
+    "parties.*.seed=7",
+]
+LIMIT_S = 110
+
+
+def command(me, *where):
+    sets = [word for text in SETS for word in ("--set", text)]
+    return ["-m", "colonnade", "join", "digits", "--me", me, *where, "--quiet", *sets]
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def test_a_party_of_two_processes_learns_the_same(tmp_path):
+    from safetensors.torch import load_file
+
+    create_authority(tmp_path / "keys", 10, "tests")
+    issue(tmp_path / "keys", ("clinic", "lab", "insurer"), {}, 5, False)
+    port, torchrun = free_port(), ["-m", "torch.distributed.run", "--standalone"]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ends = {"clinic": ("--listen", f"127.0.0.1:{port}")}
+    running = {}
+    for me in ("clinic", "lab", "insurer"):
+        where = ends.get(me, ("--connect", f"127.0.0.1:{port}"))
+        own = command(me, *where, "--keys", str(tmp_path / "keys" / me), "--out", me)
+        crew = [] if me == "insurer" else [*torchrun, "--nproc-per-node=2"]
+        running[me] = subprocess.Popen(
+            [sys.executable, *crew, *own], cwd=tmp_path, env=environ, stderr=subprocess.PIPE
+        )
+    try:
+        for me, process in running.items():
+            _, said = process.communicate(timeout=LIMIT_S)
+            assert process.returncode == 0, (me, said.decode()[-2000:])
+    finally:
+        for process in running.values():
+            process.kill()
+    alone = simulate(load("digits", SETS))
+    for me, weights in alone.weights.items():
+        spread = load_file(tmp_path / me / "last.safetensors")
+        for name, tensor in weights.items():
+            assert (spread[name] - tensor).abs().max().item() == pytest.approx(0, abs=1e-10)

@@ -1,0 +1,48 @@
+"""The short form of `make torture`: every party is killed once, in training, as it saves, and as
+it says goodbye."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.alliance import Forked
+from tests.torture import METHODS, SCENES, Killer, Torture
+
+
+class Chosen:
+    """Chance, where it has been decided beforehand."""
+
+    def __init__(self, *moments):
+        self._moments = list(moments)
+
+    def choices(self, options, weights):
+        return [self._moments.pop(0)]
+
+    def choice(self, options):
+        return options[0]
+
+    def random(self):
+        return 0.5
+
+    def randrange(self, least, most):
+        return least
+
+
+@pytest.mark.parametrize("method", ["fedsgd", "celu"])
+def test_a_job_outlives_its_parties(tmp_path, method):
+    torture = Torture(tmp_path, method, Forked, rounds=150, limit_s=60)
+    torture.undisturbed()
+    with torture.alliance("disturbed") as alliance:
+        killer = Killer(alliance, Chosen("training", "checkpoint", "goodbye"))
+        alliance.start()
+        for victim in ("lab", "clinic", "insurer"):
+            killer.strike(victim)
+        killer.rage(0, 60)
+        torture.check(alliance)
+        assert killer.count() == 3, killer.kills
+        assert "goes on from" in alliance.log("lab")
+
+
+def test_every_method_and_scene_is_known():
+    """What only `make torture` runs must at least begin."""
+    assert set(METHODS) >= {"fedsgd", "fedbcd", "cvfl", "pasta", "celu"} and len(SCENES) == 4

@@ -1,0 +1,110 @@
+"""Several parties over real mTLS on loopback, all in this process: quick, and the same code."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Coroutine
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from colonnade.job.policy import Policy
+from colonnade.job.records import Job
+from colonnade.party.attend import Seat, attend
+from colonnade.world import tls
+from colonnade.world.authority import create_authority, issue
+from colonnade.world.dialer import Dialer
+from colonnade.world.door import Door
+from colonnade.world.identity import Identity
+from colonnade.world.line import Emulation
+from colonnade.world.network import NetworkWorld
+from colonnade.world.party_run import run_party
+from colonnade.world.watch import Watch
+
+LIMIT_S = 60
+
+
+class Quiet:
+    """A report that only remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.waits: list[str] = []
+
+    def event(self, text: str) -> None:
+        self.events.append(text)
+
+    def wait(self, text: str | None) -> None:
+        if text is not None:
+            self.waits.append(text)
+
+    def follows(self, seat: Any) -> None:
+        pass
+
+    def tick(self) -> None:
+        pass
+
+
+@lru_cache
+def identities(parties: tuple[str, ...]) -> dict[str, Identity]:
+    """Certificates of a new authority for these parties; made once in a process."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "alliance"
+        create_authority(folder, 10, "tests")
+        issue(folder, parties, {}, 5, False)
+        return {
+            party: tls.load_identity(
+                folder / party / "cert.pem",
+                folder / party / "key.pem",
+                folder / party / "ca.pem",
+                party,
+                listens=True,
+            )[0]
+            for party in parties
+        }
+
+
+Programs = dict[str, Callable[[NetworkWorld], Coroutine[Any, Any, Any]]]
+
+
+def run_programs(
+    job: Job, programs: Programs, emulation: Emulation | None = None
+) -> tuple[dict[str, Any], dict[str, NetworkWorld]]:
+    """Run a program for each party; what each returned, and their worlds."""
+
+    async def whole() -> tuple[dict[str, Any], dict[str, NetworkWorld]]:
+        known = identities(tuple(job.parties))
+        worlds = {
+            name: NetworkWorld(
+                job,
+                name,
+                Watch(job.timeouts, Quiet()),
+                incarnation=number + 1,
+                emulation=emulation,
+                policy=Policy(shares_labels=True),
+            )
+            for number, name in enumerate(job.parties)
+        }
+        door = Door(worlds[job.active], known[job.active])
+        address = f"127.0.0.1:{await door.open('127.0.0.1:0')}"
+        ways = {
+            name: door if name == job.active else Dialer(world, known[name], address)
+            for name, world in worlds.items()
+        }
+        running = [
+            run_party(worlds[name], ways[name], program(worlds[name]))
+            for name, program in programs.items()
+        ]
+        async with asyncio.timeout(LIMIT_S):
+            results = await asyncio.gather(*running)
+        return dict(zip(programs, results, strict=True)), worlds
+
+    return asyncio.run(whole())
+
+
+def run_seats(job: Job, seats: dict[str, Seat]) -> tuple[dict[str, Any], dict[str, NetworkWorld]]:
+    """Run whole parties; their outcomes, and their worlds."""
+    return run_programs(
+        job, {name: (lambda world, s=seat: attend(world, s)) for name, seat in seats.items()}
+    )

@@ -1,0 +1,177 @@
+"""A live job on loopback, in this process, to whose door anybody can come."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import torch
+
+from colonnade import simulate
+from colonnade.errors import ColonnadeError
+from colonnade.job.policy import Policy
+from colonnade.job.records import Job
+from colonnade.party.attend import Seat, attend
+from colonnade.prepare import prepare
+from colonnade.track.checkpoints import MemoryStore
+from colonnade.track.history import History
+from colonnade.world import tls
+from colonnade.world.dialer import Dialer
+from colonnade.world.door import METHOD, SERVICE, Door
+from colonnade.world.identity import Identity
+from colonnade.world.line import Emulation
+from colonnade.world.network import NetworkWorld
+from colonnade.world.party_run import run_party
+from colonnade.world.segment import Segment
+from colonnade.world.watch import Watch
+from tests.netrun import Quiet, identities
+from tests.small import Small
+
+PATIENCE_S = 60
+_numbers = itertools.count(1000)
+
+
+class Taker:
+    """One start of one party: its world, what it was told, and how it ends."""
+
+    def __init__(self, scene: Scene, name: str, seat: Seat, policy: Policy, job: Job) -> None:
+        self.name, self.seat = name, seat
+        self.report = Quiet()
+        self.world = NetworkWorld(
+            job,
+            name,
+            Watch(job.timeouts, self.report),
+            incarnation=next(_numbers),
+            emulation=scene.emulation,
+            policy=policy,
+        )
+        self._scene = scene
+        self.task: asyncio.Task[Any] | None = None
+
+    def go(self, way: Any) -> Taker:
+        self.task = asyncio.ensure_future(run_party(self.world, way, attend(self.world, self.seat)))
+        return self
+
+    async def end(self) -> Any:
+        """Its outcome, or the error that ended it."""
+        assert self.task is not None
+        done, _ = await asyncio.wait([self.task], timeout=PATIENCE_S)
+        assert done, (
+            f"{self.name} does not end: {self.report.events[-5:]}, {self.report.waits[-1:]}"
+        )
+        error = self.task.exception()
+        assert error is None or isinstance(error, ColonnadeError), error
+        return error or self.task.result()
+
+    async def crash(self) -> None:
+        """End as a killed process does: nothing is said."""
+        assert self.task is not None
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+    def said(self, text: str) -> bool:
+        return any(text in event for event in self.report.events)
+
+
+class Scene:
+    """The job, its door, and whoever takes part."""
+
+    def __init__(self, case: Small, extra: Sequence[str], emulation: Emulation | None) -> None:
+        self.case, self.job = case, case.job
+        self.emulation = emulation
+        self.known = identities((*case.job.parties, *extra))
+        self.faults: list[str] = []
+        """What the loop or gRPC complained of; nothing should."""
+        self.takers: list[Taker] = []
+        self.address = ""
+        self.stores = {name: MemoryStore() for name in case.job.parties}
+
+    def seat(self, name: str, job: Job | None = None) -> Seat:
+        prepared = prepare(job or self.job, self.case.data, self.case.modules)
+        history = History(prepared.contract.plan.per_epoch)
+        return prepared.seat(name, history, history, self.stores[name])
+
+    async def start(
+        self,
+        name: str,
+        seat: Seat | None = None,
+        policy: Policy | None = None,
+        job: Job | None = None,
+        identity: Identity | None = None,
+    ) -> Taker:
+        """A process of a party begins."""
+        job = job or self.job
+        taker = Taker(self, name, seat or self.seat(name, job), policy or Policy(), job)
+        self.takers.append(taker)
+        identity = identity or self.known[name]
+        if taker.world.leads:
+            door = Door(taker.world, identity)
+            self.address = f"127.0.0.1:{await door.open('127.0.0.1:0')}"
+            taker.go(door)
+        else:
+            taker.go(Dialer(taker.world, identity, self.address))
+        await asyncio.sleep(0.01)  # What has begun can be ended.
+        return taker
+
+    async def until(self, what: Callable[[], object]) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not what():
+                await asyncio.sleep(0.01)
+
+    def unharmed(self, outcomes: dict[str, Any]) -> None:
+        """What was learnt is what an undisturbed run learns, bit for bit."""
+        expected = simulate(self.job, self.case.data, self.case.modules)
+        for name, outcome in outcomes.items():
+            assert not isinstance(outcome, ColonnadeError), (name, outcome)
+            assert (outcome.reason, outcome.view.round) == ("end", expected.rounds)
+            for key, tensor in expected.weights[name].items():
+                assert torch.equal(tensor, outcome.weights[key]), (name, key)
+
+
+@asynccontextmanager
+async def scene(
+    case: Small, extra: Sequence[str] = (), emulation: Emulation | None = None
+) -> AsyncIterator[Scene]:
+    """A scene that ends whatever it began."""
+    made = Scene(case, extra, emulation)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: made.faults.append(str(context)))
+    try:
+        yield made
+        assert made.faults == [], made.faults
+    finally:
+        for taker in made.takers:
+            await taker.crash() if taker.task is not None and not taker.task.done() else None
+
+
+@asynccontextmanager
+async def wire(address: str, identity: Identity, active: str) -> AsyncIterator[Callable[[], Any]]:
+    """A raw connection to a door: each call opens a stream on it."""
+    grpc = tls.secure_grpc()
+    options = [*tls.channel_options(active), *tls.proxy_option(address, os.environ)]
+    credentials = tls.channel_credentials(identity)
+    async with grpc.aio.secure_channel(address, credentials, options=options) as channel:
+        yield channel.stream_stream(f"/{SERVICE}/{METHOD}")
+
+
+async def speak(
+    address: str, identity: Identity, active: str, *said: Segment | bytes, wait_s: float = 10
+) -> list[Segment]:
+    """Say something at a door, and hear what is answered until the stream ends, or for a while."""
+    grpc = tls.secure_grpc()
+    heard: list[Segment] = []
+    async with wire(address, identity, active) as open_stream:
+        call = open_stream()
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+            async with asyncio.timeout(wait_s):
+                for each in said:
+                    await call.write(each.encode() if isinstance(each, Segment) else each)
+                while (raw := await call.read()) is not grpc.aio.EOF:
+                    heard.append(Segment.decode(raw))
+    return heard
