@@ -85,6 +85,10 @@ class Mutator:
         self.random = random.Random(repr(seed))
         self._frames = frames(hello)
 
+    def opening(self) -> list[bytes]:
+        """What a party says that is as it should be: its Hello, and two embeddings."""
+        return [self._frames[0], self._frames[1], self._frames[len(tensors()) + 1]]
+
     def segment(self, generation: int, number: int, incarnation: int) -> Segment:
         """A valid segment of a session, before it is spoilt."""
         draw = self.random.random()

@@ -35,6 +35,8 @@ METHODS: dict[str, tuple[str, ...]] = {
     "cvfl": ("method.q=2", "method.compressor=scalar:4", "train.labels=shared"),
     "pasta": ("train.target=0.8", "train.stop=target"),
     "celu": ("train.target=0.8", "train.stop=target"),
+    "vafl": ("train.target=0.6", "train.stop=target"),
+    "flexvfl": ("train.target=0.7", "train.stop=target", "train.labels=shared"),
 }
 IN_STEP = ("fedsgd", "fedbcd", "cvfl")
 PLAN = (("fedsgd", 30), ("fedbcd", 10), ("cvfl", 5), ("pasta", 10), ("celu", 10))

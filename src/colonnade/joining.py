@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from colonnade.errors import FailedError
 from colonnade.job.files import dumps
 from colonnade.job.party_file import public_job
 from colonnade.participation import Participant
@@ -32,6 +34,7 @@ from colonnade.world.timeline import Timeline
 from colonnade.world.watch import Report, Watch, new_incarnation, wall_ns
 
 DONE_STATUS = "done"
+DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,13 @@ class _Part:
             outcome = await attend(self.world, self.seat)
             self.detail = outcome.detail
             return outcome.reason
+        except OSError as error:
+            if error.errno not in DISK_FAULTS:
+                raise
+            raise FailedError(
+                f"the run folder {self.place.folder.path} cannot be written ({error.strerror}): "
+                "mend the disk, then start the same command again"
+            ) from None
         except Over as news:
             if not self.place.folder.is_done:
                 raise

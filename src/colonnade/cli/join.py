@@ -92,16 +92,15 @@ def join(
     if threads < 1:
         raise RequestError(f"--threads is {threads}: it must be 1 or more")
     own, file = _read(job, me, party, sets, method, seed)
-    if not dry_run:
-        _check_ends(own, me, listen, connect)
-    folder = out or Path("runs") / f"{own.name}-{me}"
     if dry_run:
         from colonnade.cli.dry_run import Line, show_dry_run
 
         show_dry_run(own, me, file, as_json, Line(listen, connect, keys, emulate))
         return
+    _check_ends(own, me, listen, connect)
     from colonnade.cli import joined
 
+    folder = out or Path("runs") / f"{own.name}-{me}"
     address = _address(listen, connect, file)
     identity = _identity(own, me, file, keys)
     result = joined.run(own, me, file, address, identity, folder, emulate, threads, quiet, launched)

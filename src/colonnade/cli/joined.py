@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,15 +97,24 @@ class Told:
         self._write(f"round {evaluation.round + 1}{self._measured}")
 
     def _write(self, text: str) -> None:
+        """Into the log; where that cannot be, it is said once, and the party goes on without."""
         from colonnade.world.watch import stamp
 
-        self._log.write(f"{stamp()} {text}\n")
+        if self._log.closed:
+            return
+        try:
+            self._log.write(f"{stamp()} {text}\n")
+        except OSError as error:
+            with suppress(OSError):
+                self._log.close()
+            self._console.print(f"{self._log.name} cannot be written: {error.strerror}")
 
     def close(self) -> None:
         """The party has ended."""
         if self._status is not None:
             self._status.stop()
-        self._log.close()
+        with suppress(OSError):
+            self._log.close()
 
 
 def run(

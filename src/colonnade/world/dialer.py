@@ -106,7 +106,7 @@ class Dialer:
         sentence = f"{self._active} sent what is no message of ours: {fault}"
         self._world.watch.refused(self._active, sentence)
         self._world.fail(PartyError(sentence))
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, asyncio.InvalidStateError, self._grpc.aio.AioRpcError):
             last = Segment(Kind.FAIL, data=sentence.encode()[:2000]).encode()
             await asyncio.wait_for(stream.write(last), LAST_WORD_S)
 

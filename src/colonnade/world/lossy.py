@@ -120,7 +120,7 @@ class LossyWorld(SimulatedWorld):
             self._stir()
             return
         if self.over and segment.kind == Kind.JOIN:
-            self._carry(sender, Segment(Kind.LEAVE))
+            self._carry(sender, Segment(Kind.LEAVE, data=b"the job is complete"))
             return
         frames, answers = self.roster.take(sender, segment)
         for answer in answers:

@@ -140,11 +140,13 @@ class Switchboard:
                 if self.ended is None:
                     self.watch.lost(peer)
             self.stirred.set()
-            # gRPC takes no other write before the one that is under way is done.
-            await asyncio.wait([writer], timeout=LEAVING_S)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            try:
+                # gRPC takes no other write before the one that is under way is done.
+                await asyncio.wait([writer], timeout=LEAVING_S)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, peer: str, outlet: Outlet, first: Segment | None) -> None:
         """Take in what comes, until nothing comes any more or another connection is there."""
