@@ -16,10 +16,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(READY)   ## FedSGD against FedBCD on three parties, a table in under a minute
+demo: $(READY)   ## three methods between three real processes, and what they cost
 	@$(BIN)/colonnade demo
 
-test: $(READY)   ## the test suite, under ten minutes on two cores
+test: $(READY)   ## the test suite
 	$(BIN)/python -m pytest -n $(CORES) -m 'not slow'
 
 test-all: $(READY) ## the test suite with its slow part
