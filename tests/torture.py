@@ -270,6 +270,7 @@ def main() -> int:
     parser.add_argument("--wild", action="store_true", help="stop, reset and cut meanwhile")
     parser.add_argument("--forked", action="store_true", help="start from a loaded process")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Else its processes would stay.
     start = Forked if chosen.forked else Fresh
     for method, kills in ((chosen.method, chosen.kills),) if chosen.method else PLAN:
         folder = Path(tempfile.mkdtemp(prefix="torture-"))

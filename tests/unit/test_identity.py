@@ -180,7 +180,7 @@ def test_time(tmp_path):
     create_authority(tmp_path / "a", days=1000, now=NOW - timedelta(days=500))
 
     def issued(name, first, last):
-        start = NOW + timedelta(days=first, minutes=5)
+        start = NOW + timedelta(days=first, hours=6)
         issue(tmp_path / "a", [name], days=last - first, now=start)
         return load(tmp_path / "a" / name, party=name)[1]
 
