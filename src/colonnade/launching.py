@@ -33,12 +33,6 @@ LISTEN_S = 0.2
 GRACE_S = 3.0
 """How long the others may take to end by themselves when one party has failed. Where one has
 stopped they save what they have, and may take as long as for a goodbye (`timeouts.finish`)."""
-ENVIRONMENT = {
-    # Else glibc gives large buffers back to the system and takes them anew for every tensor.
-    "MALLOC_MMAP_THRESHOLD_": "1000000000",
-    "MALLOC_TRIM_THRESHOLD_": "2000000000",
-}
-
 OnSaid = Callable[[Said], None]
 """Is told every line that a party writes."""
 
@@ -144,7 +138,7 @@ class _Launched:
 
     def run(self, commands: Mapping[str, list[str]], threads: int) -> None:
         """Start everybody, and return when all have done their part."""
-        environment = ENVIRONMENT | os.environ | {"OMP_NUM_THREADS": str(threads)}
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         with Children() as children:
             for name, command in commands.items():
                 children.start(name, command, environment)

@@ -63,6 +63,10 @@ class Learner(Protocol):
         """
         ...
 
+    def foresee(self, rows: Rows) -> None:
+        """The batch that the next forward pass is probably of; there is nothing else to do now."""
+        ...
+
     def keep(self, round: int) -> None:
         """Remember the present weights as those of a round."""
         ...

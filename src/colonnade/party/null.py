@@ -109,6 +109,9 @@ class NullLearner:
     def forward(self, rows: Rows, stash: bool = False) -> None:
         """Nothing to compute."""
 
+    def foresee(self, rows: Rows) -> None:
+        """Nothing to gather."""
+
     def pack(self, exchange: Exchange) -> Packed:
         """An embedding of the right size."""
         return self._embedding.packed(exchange)

@@ -130,6 +130,8 @@ class Passive(Program):
         elif self._fills() and (exchange := self.method.local.next(view)) is not None:
             await self._update_locally(exchange)
         else:
+            if self._goes_on():
+                self.learner.foresee(self.setup.plan.batch(view.sent))
             received = await self.world.receive(waiting_for=self._waiting_for)
             assert received is not None
             self._accept(received[1])

@@ -16,6 +16,7 @@ from torch.func import functional_call
 
 from colonnade.compress import Key, Occasion, decode, plain
 from colonnade.errors import JobError
+from colonnade.party.columns import index_of
 from colonnade.party.contents import Forward, Share, Shared
 from colonnade.party.learner import Aggregate, Reply, Rows
 from colonnade.party.objective import Objective
@@ -115,7 +116,7 @@ class SnapshotPassive(TorchPassive):
         leaf = embedding.detach().requires_grad_()
         embeddings = shared.embeddings | {self._place.party: leaf}
         ordered = [embeddings[name] for name in self._order]
-        index = self._index(exchange.rows)
+        index = index_of(exchange.rows, self._device)
         weights = self._sample_weights
         if weights is not None:
             weights = weights.index_select(0, index)

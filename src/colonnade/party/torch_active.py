@@ -13,6 +13,7 @@ from torch import nn
 
 from colonnade.compress import Encoding, Key, Occasion
 from colonnade.errors import BreachError
+from colonnade.party.columns import index_of
 from colonnade.party.contents import Forward
 from colonnade.party.learner import Aggregate, Reply, Rows, Split
 from colonnade.party.objective import Objective
@@ -103,7 +104,7 @@ class TorchActive(TorchLearner):
         }
         if not self._method.quorum.remembers:
             return came
-        index = self._index(rows)
+        index = index_of(rows, self._device)
         for peer, embedding in came.items():
             self._tables[peer][index] = embedding
         return {peer: table.index_select(0, index) for peer, table in self._tables.items()}
@@ -157,7 +158,7 @@ class TorchActive(TorchLearner):
     def _loss(
         self, exchange: Exchange, prediction: torch.Tensor, factors: torch.Tensor | None = None
     ) -> torch.Tensor:
-        index = self._index(exchange.rows)
+        index = index_of(exchange.rows, self._device)
         labels = self._labels["train"].index_select(0, index)
         weights = self._sample_weights
         if weights is not None:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -16,6 +15,7 @@ from torch.func import functional_call
 from colonnade.compress import Key, Occasion, decode, plain
 from colonnade.compress.base import DTYPE_NAMES
 from colonnade.errors import BreachError, NotFiniteError, WireError
+from colonnade.party.columns import Columns
 from colonnade.party.contents import Forward
 from colonnade.party.learner import Reply, Rows, Split, Weights
 from colonnade.party.method import Method
@@ -61,6 +61,7 @@ class TorchLearner:
         self._place = place
         self._modules = modules
         self._features = features
+        self._columns = None if features is None else Columns(features["train"])
         self._trainer = trainer
         self._method = method
         self._device = place.device
@@ -70,10 +71,9 @@ class TorchLearner:
 
     def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
         """The bottom model on a batch, in training mode."""
-        if self._features is None:
+        if self._columns is None:
             return None
-        index = self._index(rows)
-        x, bottom = self._features["train"].index_select(0, index), self._modules["bottom"]
+        x, bottom = self._columns.batch(rows), self._modules["bottom"]
         with self._random.own():
             if not stash:
                 return Forward(bottom(x))
@@ -83,8 +83,10 @@ class TorchLearner:
             }
             return Forward(functional_call(bottom, copies, (x,)), copies)
 
-    def _index(self, rows: Rows) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(rows)).to(self._device)
+    def foresee(self, rows: Rows) -> None:
+        """Gather a batch before it is needed."""
+        if self._columns is not None:
+            self._columns.foresee(rows)
 
     @property
     def rate(self) -> float:
@@ -98,9 +100,8 @@ class TorchLearner:
             self._rehearse({part: copy.deepcopy(m) for part, m in self._modules.items()}, rows)
 
     def _rehearse(self, copies: Mapping[str, nn.Module], rows: Rows) -> None:
-        assert self._features is not None
-        index = self._index(rows)
-        embedding = copies["bottom"](self._features["train"].index_select(0, index))
+        assert self._columns is not None
+        embedding = copies["bottom"](self._columns.batch(rows))
         if embedding.requires_grad:
             embedding.sum().backward()
 
