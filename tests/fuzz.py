@@ -56,13 +56,22 @@ class Found:
     """Messages that really reached our code: at the door, and at passive parties."""
     sent: Counter[str] = field(default_factory=Counter)
     refusals: dict[str, int] = field(default_factory=dict)
-    regroups: int = 0
+    generation: int = 0
+    """How often all began again, and whatever higher number the fuzzer claimed."""
+    told: int = 0
+    """How many tens of thousands were told of."""
     victims: Counter[str] = field(default_factory=Counter)
     """How the passive parties ended that dialled nonsense."""
     resident: list[float] = field(default_factory=list)
     seconds: float = 0.0
     rounds: int = 0
     """Rounds that were trained while the fuzzer was at work."""
+
+    def tell(self) -> None:
+        """Show how far it is, now and then."""
+        tens, self.told = self.told, self.read.total() // 10_000
+        if self.told > tens:
+            print(f"{self.told * 10_000} read, {resident_mb():.0f} MB resident", file=sys.stderr)
 
     @property
     def growth_mb(self) -> float:
@@ -93,6 +102,7 @@ class Attack:
         answer = json.loads(await self._process.stdout.readline() or b"{}")
         assert answer, "the fuzzer has ended"
         self._found.sent[how] += answer["sent"]
+        self._found.tell()
         self._found.resident.append(resident_mb())
         return answer["result"]
 
@@ -134,7 +144,7 @@ def _counted(read: Any, found: Found, where: str) -> Any:
 
 async def _whole(count: int, seed: int, found: Found) -> None:
     case = small(
-        3, rounds=max(150, count // 40), checkpoint_every=10, evaluate_every="50 rounds", seed=seed
+        3, rounds=max(1000, count // 10), checkpoint_every=10, evaluate_every="50 rounds", seed=seed
     )
     with tempfile.TemporaryDirectory() as name:
         async with scene(case, ("x",), Emulation(latency_ns=3 * 10**6)) as s:
@@ -173,7 +183,7 @@ async def _door(s: Scene, attack: Attack, count: int, found: Found) -> None:
     again = await _start(s, "p2")
     s.unharmed({party.name: await party.end() for party in (*fixed, again)})
     found.refusals = active.world.watch.refusals
-    found.regroups = active.world.roster.generation - 1
+    found.generation = active.world.roster.generation
 
 
 async def _start(s: Scene, name: str) -> Taker:
@@ -243,7 +253,7 @@ def main() -> None:
     total = sum(found.read.values())
     print(f"sent {dict(found.sent)}; read by ours {dict(found.read)}, {total} in all")
     print(f"in {found.seconds:.0f} s, {total / found.seconds:.0f} a second")
-    print(f"refused {found.refusals}; begun again {found.regroups} times")
+    print(f"refused {found.refusals}; in the end in generation {found.generation}")
     print(f"passive parties at a bad active one ended with {dict(found.victims)}")
     low, high = found.resident[0], max(found.resident)
     print(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -15,6 +15,7 @@ from colonnade.party.attend import Seat, attend
 from colonnade.party.evaluation import Evaluation, Observer
 from colonnade.party.null import Sizes
 from colonnade.party.passive import Passive
+from colonnade.policies.view import Effort
 from colonnade.prepare import Contract, Prepared, prepare
 from colonnade.track.history import History, Row
 from colonnade.track.metrics import Metric
@@ -158,7 +159,7 @@ def record(
     )
 
 
-def with_efforts(rows: list[Row], efforts: Mapping[str, Sequence[tuple[int, float]]]) -> list[Row]:
+def with_efforts(rows: list[Row], efforts: Mapping[str, Collection[Effort]]) -> list[Row]:
     """Each round's row with every party's updates and rate, where all go through the rounds
     together."""
     if all(len(made) == len(rows) for made in efforts.values()):

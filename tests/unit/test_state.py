@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from colonnade.longlist import LongList
 from colonnade.party.contents import Forward, Share, Shared
 from colonnade.party.state import (
     _SAVED,
@@ -24,7 +25,7 @@ from colonnade.party.state import (
     restore_view,
     view_state,
 )
-from colonnade.policies.view import Exchange, Role, View, Window
+from colonnade.policies.view import ACTION, EFFORT, Exchange, Role, View, Window
 from colonnade.wire.messages import Buffer, Packed
 
 NUMBERS = [np.dtype(code).name for code in "?BHILbhilefd"]
@@ -48,7 +49,7 @@ def same(a, b) -> bool:
         return not a.numel() or torch.equal(*(flat.view(torch.uint8) for flat in raw))
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-    if isinstance(a, list | tuple):
+    if isinstance(a, list | tuple | LongList):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
         return same(list(a), list(b)) and all(same(a[key], b[key]) for key in a)
@@ -242,8 +243,9 @@ def views(draw) -> View:
     view.sent = view.round
     view.sent_since_fresh = draw(st.booleans())
     view.window = draw(st.builds(Window, COUNTS, COUNTS))
-    view.actions = draw(st.lists(ACTIONS, max_size=5))
-    view.efforts = draw(st.lists(st.tuples(COUNTS, st.floats()), max_size=5))
+    view.actions = LongList(ACTION, draw(st.lists(ACTIONS, max_size=5)))
+    efforts = st.tuples(COUNTS, st.floats())
+    view.efforts = LongList(EFFORT, draw(st.lists(efforts, max_size=5)))
     for field in ("reported", "arrived", "answered", "signals"):
         setattr(view, field, draw(ROUNDS))
     view.kept.extend(draw(st.lists(exchanges(st.none() | TENSORS | SHARES | TABLES), max_size=3)))

@@ -17,8 +17,9 @@ import msgspec
 import numpy as np
 import torch
 
+from colonnade.longlist import LongList
 from colonnade.party.contents import Forward, Share, Shared
-from colonnade.policies.view import Action, Exchange, Role, View, Window
+from colonnade.policies.view import ACTION, EFFORT, Exchange, Role, View, Window
 from colonnade.wire.messages import Buffer, Packed
 
 Tree = Any
@@ -217,10 +218,9 @@ def view_state(view: View) -> Tree:
         forward = exchange.forward
         assert not isinstance(forward, Forward) or forward.stashed is None, "not at rest"
     state = {field: getattr(view, field) for field in _SAVED}
-    updates, rates = ([effort[i] for effort in view.efforts] for i in (0, 1))
     return moved(state, "cpu") | {
-        "actions": _actions_state(view.actions),
-        "efforts": {"updates": np.array(updates, np.int64), "rates": np.array(rates, np.float64)},
+        "actions": view.actions.columns(),
+        "efforts": view.efforts.columns(),
         "kept": moved(list(view.kept), "cpu"),
     }
 
@@ -229,24 +229,6 @@ def restore_view(view: View, state: Tree, device: str = "cpu") -> None:
     """Make a view before the first round the one that was saved; tensors go to the device."""
     for field, value in moved({field: state[field] for field in _SAVED}, "cpu").items():
         setattr(view, field, value)
-    efforts = state["efforts"]
-    view.efforts = list(zip(efforts["updates"].tolist(), efforts["rates"].tolist(), strict=True))
-    view.actions = _actions(state["actions"])
+    view.efforts = LongList.of_columns(EFFORT, state["efforts"])
+    view.actions = LongList.of_columns(ACTION, state["actions"])
     view.kept = deque(moved(state["kept"], device))
-
-
-def _actions_state(actions: Sequence[Action]) -> Tree:
-    """In columns: the list is as long as the job."""
-    names = sorted({what for _, what, _ in actions})
-    number = {name: place for place, name in enumerate(names)}
-    return {
-        "names": names,
-        "at_ns": np.array([at_ns for at_ns, _, _ in actions], np.int64),
-        "what": np.array([number[what] for _, what, _ in actions], np.uint8),
-        "round": np.array([round for _, _, round in actions], np.int64),
-    }
-
-
-def _actions(state: Tree) -> list[Action]:
-    what = [state["names"][place] for place in state["what"].tolist()]
-    return list(zip(state["at_ns"].tolist(), what, state["round"].tolist(), strict=True))

@@ -9,10 +9,13 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from colonnade.longlist import LongList
 
 
 class Role(IntEnum):
@@ -53,6 +56,10 @@ class Exchange:
 
 Action = tuple[int, str, int]
 """When, what (`send`, `aggregate`, `reply`, `fresh`, `local`), and on which round's exchange."""
+Effort = tuple[int, float]
+"""How many updates, and with which learning rate."""
+ACTION, EFFORT = "qsq", "qd"
+"""Their fields, for a `LongList`."""
 
 
 @dataclass(slots=True)
@@ -88,11 +95,11 @@ class View:
     """Local updates done."""
     finished_ns: int = 0
     """When the last update was done."""
-    actions: list[Action] = field(default_factory=list)
+    actions: LongList[Action] = field(default_factory=partial(LongList, ACTION))
     """Everything the party did that its weights or messages depend on, in order."""
     update_ns: int = 0
     """How long the last update took, its forward pass included; 0 while none is known."""
-    efforts: list[tuple[int, float]] = field(default_factory=list)
+    efforts: LongList[Effort] = field(default_factory=partial(LongList, EFFORT))
     """Updates from each fresh one up to the next, and the learning rate they began with."""
     agreed: int = 1
     """How many updates on an exchange the parties have agreed on, where they do."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from colonnade.longlist import LongList
 from colonnade.party.evaluation import Evaluation
 
 Row = dict[str, Any]
+ROUND = "qdd"
+"""The fields of a round's record, for a `LongList`."""
 
 
 class History:
@@ -20,21 +23,27 @@ class History:
     """
 
     def __init__(self, per_epoch: int) -> None:
-        self.rounds: list[Row] = []
+        self._rounds: LongList[tuple[int, float, float]] = LongList(ROUND)
         self.evaluations: list[Row] = []
         self._per_epoch = per_epoch
         self._judged_rounds = 0
 
+    @property
+    def rounds(self) -> list[Row]:
+        """The rows of all rounds, made anew."""
+        names = ("round", "time_s", "loss")
+        return [dict(zip(names, record, strict=True)) for record in self._rounds]
+
     def on_round(self, round: int, now_ns: int, loss: float) -> None:
         """A round was aggregated."""
-        self.rounds.append({"round": round + 1, "time_s": now_ns / 1e9, "loss": loss})
+        self._rounds.append((round + 1, now_ns / 1e9, loss))
 
     def on_evaluation(
         self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool
     ) -> None:
         """A round was judged; `loss` is the mean over the rounds since the last evaluation."""
         done = evaluation.round + 1
-        recent = [row["loss"] for row in self.rounds[self._judged_rounds : done]]
+        recent = self._rounds.column(2, self._judged_rounds, done)
         self._judged_rounds = done
         self.evaluations.append(
             {
@@ -51,18 +60,20 @@ class History:
 
     def clear(self) -> None:
         """Begin anew."""
-        self.restore({"rounds": [], "evaluations": [], "judged": 0})
+        self._rounds = LongList(ROUND)
+        self.evaluations.clear()
+        self._judged_rounds = 0
 
     def state(self) -> dict[str, Any]:
         """All rows, for a checkpoint."""
         return {
-            "rounds": [dict(row) for row in self.rounds],
+            "rounds": self._rounds.columns(),
             "evaluations": [dict(row) for row in self.evaluations],
             "judged": self._judged_rounds,
         }
 
     def restore(self, state: Any) -> None:
         """Go back to the rows of a checkpoint."""
-        self.rounds[:] = state["rounds"]
+        self._rounds = LongList.of_columns(ROUND, state["rounds"])
         self.evaluations[:] = state["evaluations"]
         self._judged_rounds = state["judged"]

@@ -95,7 +95,7 @@ class PartyFolder:
             "in_flight_max": party.in_flight_max,
             "busy_s": party.busy_s,
             "idle_s": party.idle_s,
-            "efforts": party.efforts,
+            "efforts": list(party.efforts),
         }
         write_whole(self.path / "party.json", json.dumps(facts) + "\n")
 

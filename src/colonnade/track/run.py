@@ -16,7 +16,7 @@ from colonnade.job.files import dumps
 from colonnade.job.records import Job
 from colonnade.party.learner import Weights
 from colonnade.party.null import Sizes
-from colonnade.policies.view import Action
+from colonnade.policies.view import Action, Effort
 from colonnade.track.history import Row
 from colonnade.track.metrics import Metric
 from colonnade.wire.ledger import Entry
@@ -45,9 +45,9 @@ class PartyRun:
     fresh: int
     local: int
     in_flight_max: int
-    efforts: list[tuple[int, float]]
+    efforts: Collection[Effort]
     """For each of its rounds, how many updates it did and with which learning rate."""
-    actions: list[Action]
+    actions: Collection[Action]
     """What it did, in order: (time in ns, action, round)."""
     busy_s: float
     idle_s: float

@@ -53,6 +53,7 @@ class ServerStream:
     def __init__(self, context: Any, grpc: Any) -> None:
         self._context = context
         self._aio = grpc.aio
+        self._gone = (grpc.aio.UsageError, grpc.aio.InternalError)
         self._writing = False
         """A write is under way, or was given up: gRPC takes no other."""
 
@@ -66,7 +67,7 @@ class ServerStream:
         """The next message; None at the end."""
         try:
             data: bytes = await self._context.read()
-        except self._aio.UsageError:
+        except self._gone:
             # The other end is gone in the midst of a read.
             return None
         return None if data is self._aio.EOF else data
@@ -75,7 +76,7 @@ class ServerStream:
         """Say why this is the end, if anybody still hears it."""
         if self._writing:
             return
-        with suppress(self._aio.UsageError, self._aio.InternalError):
+        with suppress(*self._gone):
             await self.write(Segment(Kind.REFUSE, data=why.encode()[:2000]).encode())
 
 
