@@ -36,8 +36,8 @@ OUT = Path("/tmp/colonnade-wan-speedup")
 SEED = 0
 EVERY = 10
 QUEUE_BYTES = 4 << 20
-"""Of each line: it holds every burst. In a short one TCP drops much of what a lock-step method sends
-at once, and the comparison would be of that."""
+"""Of each line: it holds every burst. A short one drops much of what a lock-step method sends at
+once, and the comparison would be of that."""
 
 
 @dataclass(frozen=True)

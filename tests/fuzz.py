@@ -20,11 +20,13 @@ import time
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from colonnade import simulate
 from colonnade.errors import ColonnadeError
 from colonnade.world import dialer
 from colonnade.world.dialer import ClientStream, Dialer
@@ -36,6 +38,7 @@ from tests.small import small
 
 MB = 1 << 20
 BATCH = 250
+GROWTH_MB = 32
 SHARES = {"absent": 0.35, "training": 0.2, "crashed": 0.35, "client": 0.1}
 """How much of all is sent when: while p2 is awaited, while it trains, after it has crashed, and to
 passive parties."""
@@ -62,7 +65,8 @@ class Found:
     """How many tens of thousands were told of."""
     victims: Counter[str] = field(default_factory=Counter)
     """How the passive parties ended that dialled nonsense."""
-    resident: list[float] = field(default_factory=list)
+    resident: dict[str, list[float]] = field(default_factory=dict)
+    """Megabytes again and again, by act."""
     seconds: float = 0.0
     rounds: int = 0
     """Rounds that were trained while the fuzzer was at work."""
@@ -75,9 +79,9 @@ class Found:
 
     @property
     def growth_mb(self) -> float:
-        """From the end of the warm-up to the highest later point."""
-        warm = self.resident[: max(1, len(self.resident) // 5)]
-        return max(self.resident) - max(warm)
+        """From the first half of an act to its second, in the act that grew most."""
+        halves = [(act[: len(act) // 2], act[len(act) // 2 :]) for act in self.resident.values()]
+        return max(max(late) - max(early) for early, late in halves if early)
 
 
 class Attack:
@@ -103,7 +107,6 @@ class Attack:
         assert answer, "the fuzzer has ended"
         self._found.sent[how] += answer["sent"]
         self._found.tell()
-        self._found.resident.append(resident_mb())
         return answer["result"]
 
     async def end(self) -> None:
@@ -143,8 +146,10 @@ def _counted(read: Any, found: Found, where: str) -> Any:
 
 
 async def _whole(count: int, seed: int, found: Found) -> None:
+    warm = small(3, rounds=20, evaluate_every="10 rounds")
+    simulate(warm.job, warm.data, warm.modules)  # What is imported late is here now.
     case = small(
-        3, rounds=max(1000, count // 10), checkpoint_every=10, evaluate_every="50 rounds", seed=seed
+        3, rounds=max(400, count // 10), checkpoint_every=10, evaluate_every="50 rounds", seed=seed
     )
     with tempfile.TemporaryDirectory() as name:
         async with scene(case, ("x",), Emulation(latency_ns=3 * 10**6)) as s:
@@ -164,22 +169,23 @@ async def _door(s: Scene, attack: Attack, count: int, found: Found) -> None:
     """The active party's door, in three acts."""
     fixed = [await _start(s, "p1"), await _start(s, "p0")]
     active = fixed[0]
-    await _send(attack, s, ("party",), count * SHARES["absent"], fixed)
+    send = partial(_send, found, attack, s)
+    await send("absent", ("party",), count * SHARES["absent"], fixed)
     right = await _start(s, "p2")
     await s.until(lambda: right.world.agreed)
     program = active.seat.program
-    left = await _send(
-        attack,
-        s,
+    left = await send(
+        "training",
         ("stranger", "stranger", "stranger", "party"),
         count * SHARES["training"],
         [*fixed, right],
-        until=lambda: program.view.round > s.job.train.rounds * 0.8,
+        until=lambda: program.view.round > s.job.train.rounds // 2,
+        most=BATCH // 5,
     )
     found.rounds = program.view.round
     await right.crash()
     rest = count * SHARES["crashed"] + left
-    await _send(attack, s, ("party", "party", "party", "stranger"), rest, fixed)
+    await send("crashed", ("party", "party", "party", "stranger"), rest, fixed)
     again = await _start(s, "p2")
     s.unharmed({party.name: await party.end() for party in (*fixed, again)})
     found.refusals = active.world.watch.refusals
@@ -195,22 +201,27 @@ async def _start(s: Scene, name: str) -> Taker:
 
 
 async def _send(
+    found: Found,
     attack: Attack,
     s: Scene,
+    act: str,
     ways: tuple[str, ...],
     count: float,
     alive: list[Taker],
     until: Any = lambda: False,
+    most: int = BATCH,
 ) -> float:
     """Send in batches as long as something is left to send; what was not sent."""
+    sizes = found.resident.setdefault(act, [])
     batch = 0
     while count > 0 and not until():
-        size = int(min(BATCH, count) + 1)
+        size = int(min(most, count) + 1)
         how = ways[batch % len(ways)]
         await attack.do(how, s.address, size)
         await attack.do("socket", s.address, int(size * SOCKETS) + 1)
         for taker in alive:
             assert not taker.task.done(), (taker.name, taker.task)
+        sizes.append(resident_mb())
         count -= size
         batch += 1
     return count
@@ -237,7 +248,7 @@ async def _clients(s: Scene, attack: Attack, count: int, found: Found) -> None:
             else:
                 await victim.crash()
                 found.victims["went on"] += 1
-            found.resident.append(resident_mb())
+            found.resident.setdefault("client", []).append(resident_mb())
             idle = idle + 1 if found.read["client"] == before else 0
     finally:
         dialer.PAUSE_S = pause_s
@@ -255,11 +266,10 @@ def main() -> None:
     print(f"in {found.seconds:.0f} s, {total / found.seconds:.0f} a second")
     print(f"refused {found.refusals}; in the end in generation {found.generation}")
     print(f"passive parties at a bad active one ended with {dict(found.victims)}")
-    low, high = found.resident[0], max(found.resident)
-    print(
-        f"resident {low:.0f} MB at first, {high:.0f} MB at most, {found.growth_mb:.1f} MB more "
-        f"after the warm-up; {found.rounds} rounds were trained meanwhile; the job ended well"
-    )
+    for act, sizes in found.resident.items():
+        print(f"resident, {act}: {sizes[0]:.0f} MB at first, {max(sizes):.0f} MB at most")
+    print(f"{found.rounds} rounds were trained meanwhile; the job ended well")
+    assert found.growth_mb < GROWTH_MB, f"{found.growth_mb:.0f} MB more in the half of an act"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,14 @@
+"""The short form of `make fuzz`: mutated segments and handshakes against a live job."""
+
+from __future__ import annotations
+
+from tests.fuzz import fuzz
+
+
+def test_nothing_that_is_sent_harms_the_job():
+    found = fuzz(count=1500, seed=5)
+    assert found.read.total() > 1500 and found.sent["socket"] > 10
+    assert found.rounds > 0
+    assert found.refusals["p2"] > 50 and found.refusals["the certificate of x"] > 20
+    # What each of them met was said to be the active party's fault, or nothing had come yet.
+    assert set(found.victims) <= {"PartyError", "BreachError", "RefusedError", "went on"}
