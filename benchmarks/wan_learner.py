@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from benchmarks.wan_party import Silent
 from colonnade.job.files import load
 from colonnade.job.party_file import own_job
+from colonnade.job.policy import Policy
 from colonnade.joining import Place, take_part
 from colonnade.participation import Participant, participant
 from colonnade.party.active import Active
@@ -80,7 +81,8 @@ def main() -> None:
     job = own_job(load(asked.job), asked.me, None)
     files = [asked.keys / name for name in ("cert.pem", "key.pem", "ca.pem")]
     identity, _ = load_identity(*files, asked.me, (), listens=asked.me == job.active)
-    keeper = Keeper.of(participant(job, asked.me), asked.every)
+    made = participant(job, asked.me, Policy(shares_labels=True))
+    keeper = Keeper.of(made, asked.every)
     address, folder = Address(asked.listen, asked.connect), PartyFolder(asked.out)
     take_part(keeper, Place(address, identity, folder, Silent()))
     save_file(keeper.weights, asked.out / "kept.safetensors")

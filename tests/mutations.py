@@ -74,7 +74,7 @@ def messages(hello: Hello) -> list[Message]:
 
 @lru_cache
 def frames(hello: Hello) -> list[bytes]:
-    """The frames of those messages; but a party that says that it has failed ends the job, and may."""
+    """Their frames, but of a party that says that it has failed: it ends the job, and may."""
     sent = [message for message in messages(hello) if not isinstance(message, Failure)]
     return [bytes(Codec().encode(message)) for message in sent]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -89,9 +90,15 @@ def secure_grpc() -> Any:
         # gRPC's threads must end before the interpreter does, or it never ends: what still holds
         # a connection, as the traceback of an error does, is let go of before.
         atexit.register(gc.collect)
+        # A connection that breaks as gRPC ends its stream would be a traceback; we tell of it.
+        logging.getLogger("grpc._cython.cygrpc").addFilter(_not_of_a_broken_connection)
     import grpc
 
     return grpc
+
+
+def _not_of_a_broken_connection(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("ExecuteBatchError raised in core")
 
 
 def server_credentials(identity: Identity, knocked: Callable[[], None] = lambda: None) -> Any:
