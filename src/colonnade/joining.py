@@ -34,6 +34,8 @@ from colonnade.world.timeline import Timeline
 from colonnade.world.watch import Report, Watch, new_incarnation, wall_ns
 
 DONE_STATUS = "done"
+ENDS = {"end": "all rounds are done", "target": "the target is reached"}
+"""How a job may end well, in words."""
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -165,7 +167,7 @@ class _Part:
         try:
             status = run_connected(self.world, place.address, place.identity, self._attend)
             differences = self._reconcile()
-            self.watch.note(f"ends: {status}{self.detail and ', '}{self.detail}")
+            self.watch.note(f"ends: {ENDS.get(status, status)}{self.detail and ', '}{self.detail}")
         finally:
             self.chain.close()
         rounds = 0 if self.seat.program is None else self.seat.program.view.round

@@ -227,7 +227,7 @@ def test_a_stop_while_others_are_awaited_is_heeded_at_once(alliance):
     alliance.wait_for("lab", "connected with clinic")
     alliance.signal("lab", signal.SIGINT)
     alliance.codes_of("lab", 10)
-    alliance.wait_for(ACTIVE, "lab stopped as planned")
+    alliance.wait_for(ACTIVE, "lab left: stopped as planned")
     alliance.signal(ACTIVE, signal.SIGTERM)
     assert set(alliance.codes(10).values()) == {130}
 

@@ -47,7 +47,8 @@ def join(
     keys: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="A folder with cert.pem, key.pem and ca.pem, instead of [tls]."
+            metavar="DIR",
+            help="A folder with cert.pem, key.pem and ca.pem, instead of its file's tls table.",
         ),
     ] = None,
     out: Annotated[

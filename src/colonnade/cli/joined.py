@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from rich.text import Text
 
-from colonnade.errors import FailedError
+from colonnade.errors import FailedError, StoppedError
 from colonnade.track.chain import printable
 
 if TYPE_CHECKING:
@@ -173,6 +173,8 @@ def _speak(
     told = Told(screen.stderr(), folder.path / "log.txt", quiet, launched)
     try:
         return take_part(party, Place(address, identity, folder, told, line, [told]))
+    except StoppedError as stop:
+        raise StoppedError(f"{stop}; the same command goes on from there") from None
     finally:
         told.close()
 

@@ -110,7 +110,8 @@ async def _way(world: NetworkWorld, address: Address, identity: Identity) -> Way
         assert address.listen is not None
         door = Door(world, identity, address.names)
         port = await door.open(address.listen)
-        world.watch.report.event(f"listens at {address.listen} (port {port})")
+        chosen = "" if address.listen.endswith(f":{port}") else f" (port {port})"
+        world.watch.report.event(f"listens at {address.listen}{chosen}")
         return door
     assert address.connect is not None
     return Dialer(world, identity, address.connect, address.server_name)

@@ -128,8 +128,8 @@ class Watch:
 
     def left(self, peer: str, reason: str) -> None:
         """A peer stopped as planned."""
-        self._gone[peer] = f"it stopped as planned ({reason})"
-        self.note(f"{peer} stopped as planned: {reason}")
+        self._gone[peer] = f"it left: {reason}"
+        self.note(f"{peer} left: {reason}")
 
     def silent(self, peer: str) -> bool:
         """Whether nothing was heard of a peer for so long that its connection is given up."""
