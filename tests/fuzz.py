@@ -33,7 +33,7 @@ from colonnade.world.dialer import ClientStream, Dialer
 from colonnade.world.door import ServerStream
 from colonnade.world.line import Emulation
 from tests.certificates import store
-from tests.scene import Scene, Taker, scene
+from tests.scene import PATIENCE_S, Scene, Taker, scene
 from tests.small import small
 
 MB = 1 << 20
@@ -187,7 +187,8 @@ async def _door(s: Scene, attack: Attack, count: int, found: Found) -> None:
     rest = count * SHARES["crashed"] + left
     await send("crashed", ("party", "party", "party", "stranger"), rest, fixed)
     again = await _start(s, "p2")
-    s.unharmed({party.name: await party.end() for party in (*fixed, again)})
+    patience_s = PATIENCE_S + s.job.train.rounds / 20
+    s.unharmed({party.name: await party.end(patience_s) for party in (*fixed, again)})
     found.refusals = active.world.watch.refusals
     found.generation = active.world.roster.generation
 

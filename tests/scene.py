@@ -56,12 +56,12 @@ class Taker:
         self.task = asyncio.ensure_future(run_party(self.world, way, attend(self.world, self.seat)))
         return self
 
-    async def end(self) -> Any:
+    async def end(self, patience_s: float = PATIENCE_S) -> Any:
         """Its outcome, or the error that ended it."""
         assert self.task is not None
-        done, _ = await asyncio.wait([self.task], timeout=PATIENCE_S)
+        done, _ = await asyncio.wait([self.task], timeout=patience_s)
         assert done, (
-            f"{self.name} does not end: {self.report.events[-5:]}, {self.report.waits[-1:]}"
+            f"{self.name} does not end: {list(self.report.events)[-5:]}, {self.report.waits[-1:]}"
         )
         error = self.task.exception()
         assert error is None or isinstance(error, ColonnadeError), error

@@ -47,8 +47,7 @@ def join(
     keys: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR",
-            help="A folder with cert.pem, key.pem and ca.pem, instead of its file's tls table.",
+            metavar="DIR", help="A folder with cert.pem, key.pem and ca.pem, instead of the file's."
         ),
     ] = None,
     out: Annotated[
@@ -102,9 +101,9 @@ def join(
     from colonnade.cli import joined
 
     folder = out or Path("runs") / f"{own.name}-{me}"
-    address = _address(listen, connect, file)
-    identity = _identity(own, me, file, keys)
-    result = joined.run(own, me, file, address, identity, folder, emulate, threads, quiet, launched)
+    address, identity = _address(listen, connect, file), _identity(own, me, file, keys)
+    host = joined.Host(address, identity, folder, emulate, threads, quiet, launched)
+    result = joined.run(own, me, file, host)
     if result is not None:
         joined.show(result, as_json, quiet)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,18 +118,20 @@ class Told:
             self._log.close()
 
 
-def run(
-    job: Job,
-    me: str,
-    file: PartyFile,
-    address: Address,
-    identity: Identity,
-    out: Path,
-    emulate: str | None,
-    threads: int,
-    quiet: bool,
-    launched: bool = False,
-) -> Joined | None:
+@dataclass(frozen=True)
+class Host:
+    """Where a party takes part from, as the command line says."""
+
+    address: Address
+    identity: Identity
+    out: Path
+    emulate: str | None = None
+    threads: int = 1
+    quiet: bool = False
+    launched: bool = False
+
+
+def run(job: Job, me: str, file: PartyFile, host: Host) -> Joined | None:
     """Take part, telling what happens; None in a process that only computed for another."""
     import torch
 
@@ -139,28 +142,21 @@ def run(
     from colonnade.track.party_folder import PartyFolder
     from colonnade.world.line import Emulation
 
-    torch.set_num_threads(threads)
-    line = None if emulate is None else Emulation.parse(emulate)
+    torch.set_num_threads(host.threads)
+    line = None if host.emulate is None else Emulation.parse(host.emulate)
     with muster(job, me) as crew:
         if crew.helps:
             crew.help()
             return None
-        folder = PartyFolder(out)
+        folder = PartyFolder(host.out)
         try:
-            return _speak(crew, file, address, identity, folder, line, quiet, launched)
+            return _speak(crew, file, host, folder, line)
         finally:
             folder.close()
 
 
 def _speak(
-    crew: Crew,
-    file: PartyFile,
-    address: Address,
-    identity: Identity,
-    folder: PartyFolder,
-    line: Emulation | None,
-    quiet: bool,
-    launched: bool,
+    crew: Crew, file: PartyFile, host: Host, folder: PartyFolder, line: Emulation | None
 ) -> Joined:
     from colonnade.cli import screen
     from colonnade.joining import Joined, Place, take_part
@@ -170,9 +166,10 @@ def _speak(
         screen.stderr().print(f"this job is complete; its result is in {folder.path}")
         return Joined("complete", folder.path, 0)
     party = crew.equip(participant(_seeded(crew.job, crew.me, folder), crew.me, file.policy))
-    told = Told(screen.stderr(), folder.path / "log.txt", quiet, launched)
+    told = Told(screen.stderr(), folder.path / "log.txt", host.quiet, host.launched)
     try:
-        return take_part(party, Place(address, identity, folder, told, line, [told]))
+        place = Place(host.address, host.identity, folder, told, line, [told])
+        return take_part(party, place)
     except StoppedError as stop:
         raise StoppedError(f"{stop}; the same command goes on from there") from None
     finally:

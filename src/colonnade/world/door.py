@@ -28,6 +28,8 @@ STREAMS_PER_CONNECTION, STREAMS_MAX = 4, 64
 CALLERS_MAX = 256
 """So many connections are known by their address; of older ones a new stream is a new caller."""
 STRANGER = "a stranger"
+DRAIN_S, DRAIN_MAX = 1.0, 1000
+"""How long, and for how many segments, whoever was refused is still listened to."""
 GRACE_S = 0.2
 """How long what was said last may take to leave, when nobody listens any more."""
 OPTIONS = [
@@ -78,6 +80,14 @@ class ServerStream:
             return
         with suppress(*self._gone):
             await self.write(Segment(Kind.REFUSE, data=why.encode()[:2000]).encode())
+
+    async def drain(self) -> None:
+        """Take what still comes, for a while: gRPC never frees a stream with anything unread."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                for _ in range(DRAIN_MAX):
+                    if await self.read() is None:
+                        return
 
 
 class Door:
@@ -171,6 +181,7 @@ class Door:
         except WireError as fault:
             self._world.watch.refused(who, str(fault))
             await stream.refuse(str(fault))
+            await stream.drain()
 
     async def _first_word(self, stream: ServerStream) -> Segment:
         try:
