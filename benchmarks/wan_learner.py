@@ -10,14 +10,12 @@ import argparse
 import json
 import time
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 
-from benchmarks.wan_party import Silent
-from colonnade.job.files import load
+from benchmarks.wan_party import Silent, ask
 from colonnade.job.party_file import own_job
 from colonnade.job.policy import Policy
 from colonnade.joining import Place, take_part
@@ -26,7 +24,6 @@ from colonnade.party.active import Active
 from colonnade.party.attend import Seat
 from colonnade.party.passive import Passive
 from colonnade.track.party_folder import PartyFolder
-from colonnade.world.identity import load_identity
 from colonnade.world.party_run import Address
 
 
@@ -69,18 +66,9 @@ class Keeper(Participant):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("job", type=Path)
-    parser.add_argument("--me", required=True)
-    parser.add_argument("--listen")
-    parser.add_argument("--connect")
-    parser.add_argument("--keys", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--every", type=int, required=True)
-    asked = parser.parse_args()
-    torch.set_num_threads(1)
-    job = own_job(load(asked.job), asked.me, None)
-    files = [asked.keys / name for name in ("cert.pem", "key.pem", "ca.pem")]
-    identity, _ = load_identity(*files, asked.me, (), listens=asked.me == job.active)
+    asked, job, identity = ask(parser)
+    job = own_job(job, asked.me, None)
     made = participant(job, asked.me, Policy(shares_labels=True))
     keeper = Keeper.of(made, asked.every)
     address, folder = Address(asked.listen, asked.connect), PartyFolder(asked.out)

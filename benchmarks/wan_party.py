@@ -30,7 +30,7 @@ from colonnade.track.metrics import METRICS
 from colonnade.units import duration_ns
 from colonnade.wire.messages import Embedding, Gradient
 from colonnade.world.base import Work
-from colonnade.world.identity import load_identity
+from colonnade.world.identity import Identity, load_identity
 from colonnade.world.network import NetworkWorld
 from colonnade.world.party_run import Address, run_connected
 from colonnade.world.watch import Watch, new_incarnation
@@ -110,22 +110,29 @@ def rows(job: Job) -> int:
 PROGRAMS: dict[str, Callable[..., Awaitable[list[float]]]] = {"line": line, "clock": clock}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("program", choices=PROGRAMS)
+def ask(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Job, Identity]:
+    """What `join_all` says to a party, beside the parser's own: all of it, the job, and whose
+    certificate it has."""
     parser.add_argument("job", type=Path)
     parser.add_argument("--me", required=True)
     parser.add_argument("--listen")
     parser.add_argument("--connect")
     parser.add_argument("--keys", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--width", type=int, required=True)
-    parser.add_argument("--window", type=int, default=0)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     job = load(asked.job)
     files = [asked.keys / name for name in ("cert.pem", "key.pem", "ca.pem")]
     identity, _ = load_identity(*files, asked.me, (), listens=asked.me == job.active)
+    return asked, job, identity
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("program", choices=PROGRAMS)
+    parser.add_argument("--width", type=int, required=True)
+    parser.add_argument("--window", type=int, default=0)
+    asked, job, identity = ask(parser)
     world = Sleeping(job, asked.me, Watch(job.timeouts, Silent()), incarnation=new_incarnation())
     world.costs = job.compute.of(asked.me)
     came = run_connected(

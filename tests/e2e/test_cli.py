@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import colonnade
+from tests.processes import alive, children
 
 COMMAND = [sys.executable, "-m", "colonnade"]
 SHORT = ["--set", "train.epochs=2"]
@@ -132,25 +133,6 @@ def test_workers_end_with_a_comparison_that_is_killed(how):
     while any(map(alive, workers)) and time.monotonic() < until:
         time.sleep(0.2)
     assert not any(map(alive, workers))
-
-
-def children(parent):
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == parent:
-            found.append(int(stat.parent.name))
-    return found
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -22,6 +22,7 @@ from colonnade.job.files import builtin_text
 from colonnade.job.party_file import load_party
 from colonnade.provision import new_keys, provide
 from colonnade.world.processes import Children
+from tests.processes import alive, children
 
 COMMAND = [sys.executable, "-m", "colonnade", "launch"]
 TWO = "breast-cancer"
@@ -52,25 +53,6 @@ def wait_until(condition, process):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
         time.sleep(0.1)
-
-
-def children(parent):
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == parent:
-            found.append(int(path.parent.name))
-    return found
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def same_weights(one, other, parties):

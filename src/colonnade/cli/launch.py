@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -102,22 +101,13 @@ def _files(source: str, job: Job, sets: Sequence[str]) -> dict[str, PartyFile]:
 @contextmanager
 def stopping(kept: str) -> Iterator[Callable[[], bool]]:
     """The first Ctrl-C, or a polite kill, stops the parties as planned; the next one at once."""
-    pressed = False
+    from colonnade.cli import screen
 
-    def remember(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        if pressed:
-            raise KeyboardInterrupt
-        pressed = True
-
-    before = {each: signal.signal(each, remember) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: pressed
+        with screen.ctrl_c(signal.SIGTERM) as pressed:
+            yield pressed
     except (KeyboardInterrupt, StoppedError) as stop:
         raise StoppedError(f"{str(stop) or 'interrupted'}{kept}") from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

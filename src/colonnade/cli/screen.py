@@ -49,8 +49,9 @@ def show_json(value: Any) -> None:
 
 
 @contextmanager
-def ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C into a flag that the training looks at; the second ends at once."""
+def ctrl_c(*others: signal.Signals) -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C, or another signal, into a flag that the training looks at; the second
+    ends at once."""
     pressed = False
 
     def remember(number: int, frame: FrameType | None) -> None:
@@ -59,8 +60,9 @@ def ctrl_c() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         pressed = True
 
-    before = signal.signal(signal.SIGINT, remember)
+    before = {each: signal.signal(each, remember) for each in (signal.SIGINT, *others)}
     try:
         yield lambda: pressed
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
