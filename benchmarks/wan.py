@@ -161,7 +161,7 @@ def main() -> None:
     end_with_cleanup()
     if reason := why_not():
         raise SystemExit(f"no WAN can be made here: {reason}")
-    console = Console()
+    console = Console(width=max(Console().width, 110))
     if asked.speedup:
         speedup(asked.out, asked.methods, console)
     both = not (asked.line or asked.overlap or asked.speedup)

@@ -11,4 +11,4 @@ def test_nothing_that_is_sent_harms_the_job():
     assert found.rounds > 0
     assert found.refusals["p2"] > 50 and found.refusals["the certificate of x"] > 20
     # What each of them met was said to be the active party's fault, or nothing had come yet.
-    assert set(found.victims) <= {"PartyError", "BreachError", "RefusedError", "went on"}
+    assert set(found.victims) <= {"PartyError", "BreachError", "RefusedError", "Over", "went on"}
