@@ -93,6 +93,7 @@ class Killer:
         if self.alliance.processes[name].poll() == -9:
             self.kills[moment] += 1
             self.kills[name] += 1
+            print(f"  {self.count()}: {name} killed ({moment})", file=sys.stderr, flush=True)
 
     def await_(self, moment: str, name: str) -> None:
         """Wait for a moment in a party's life, and start others again meanwhile."""
