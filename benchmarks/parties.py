@@ -29,7 +29,7 @@ def alliance(folder: Path, parties: Sequence[str]) -> Path:
 
 
 def join_all(
-    job_file: Path,
+    job_file: Path | str,
     job: Job,
     keys: Path,
     out: Path,
