@@ -27,20 +27,35 @@ class LongList(Generic[T]):
     True
     """
 
-    __slots__ = ("_columns", "_numbers", "_types", "_words")
+    __slots__ = ("_columns", "_numbers", "_recent", "_types", "_words", "append")
 
     def __init__(self, types: str, records: Iterable[T] = ()) -> None:
         self._types = types
         self._columns = [array("B" if each == WORD else each) for each in types]
         self._words: list[str] = []
         self._numbers: dict[str, int] = {}
-        for record in records:
-            self.append(record)
+        self._recent: list[T] = list(records)
+        """Records that are not packed yet."""
+        self.append = self._recent.append
+        """Adds a record at the end; a plain list's, because it is called for every message."""
 
-    def append(self, record: T) -> None:
-        """Add a record at the end."""
-        for column, kind, value in zip(self._columns, self._types, record, strict=True):
-            column.append(self._number(value) if kind == WORD else value)
+    def pack(self) -> None:
+        """Whoever appends calls this now and then: many records at a time are packed quickly."""
+        if not self._recent:
+            return
+        fields = zip(*self._recent, strict=True)
+        for column, kind, values in zip(self._columns, self._types, fields, strict=True):
+            if kind == WORD:
+                for word in set(values):
+                    self._number(word)
+                column.extend(map(self._numbers.__getitem__, values))
+            else:
+                column.extend(values)
+        self._recent.clear()
+
+    def _packed(self) -> list[array[Any]]:
+        self.pack()
+        return self._columns
 
     def _number(self, word: str) -> int:
         number = self._numbers.get(word)
@@ -50,28 +65,38 @@ class LongList(Generic[T]):
         return number
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self._columns[0]) + len(self._recent)
 
     def __getitem__(self, place: int) -> T:
-        return self._record([column[place] for column in self._columns])
+        if place == -1 and self._recent:
+            return self._recent[-1]
+        values = [column[place] for column in self._packed()]
+        record: Any = tuple(
+            self._words[value] if kind == WORD else value
+            for kind, value in zip(self._types, values, strict=True)
+        )
+        return record  # type: ignore[no-any-return]
 
     def __setitem__(self, place: int, record: T) -> None:
-        for column, kind, value in zip(self._columns, self._types, record, strict=True):
+        if place == -1 and self._recent:
+            self._recent[-1] = record
+            return
+        for column, kind, value in zip(self._packed(), self._types, record, strict=True):
             column[place] = self._number(value) if kind == WORD else value
 
     def __iter__(self) -> Iterator[T]:
-        return map(self._record, zip(*self._columns, strict=True))
+        named = self._words.__getitem__
+        columns: Any = [
+            map(named, column) if kind == WORD else column
+            for column, kind in zip(self._packed(), self._types, strict=True)
+        ]
+        return zip(*columns, strict=True)  # type: ignore[return-value]
 
     def __contains__(self, record: object) -> bool:
         return any(record == own for own in self)
 
-    def _record(self, values: Iterable[Any]) -> T:
-        words = self._words
-        record: Any = tuple(
-            words[value] if kind == WORD else value
-            for kind, value in zip(self._types, values, strict=True)
-        )
-        return record  # type: ignore[no-any-return]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LongList, (self._types, list(self))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LongList | list | tuple):
@@ -89,12 +114,13 @@ class LongList(Generic[T]):
         >>> LongList("qd", [(1, 0.5), (2, 0.25), (3, 1.0)]).column(1, 1)
         [0.25, 1.0]
         """
-        values = self._columns[place][start:stop].tolist()
+        values = self._packed()[place][start:stop].tolist()
         return [self._words[v] for v in values] if self._types[place] == WORD else values
 
     def columns(self) -> dict[str, Any]:
         """All of it, as arrays of numpy and a list of the words, for a checkpoint."""
-        return {"words": list(self._words), "columns": [np.array(each) for each in self._columns]}
+        packed = [np.array(column) for column in self._packed()]
+        return {"words": list(self._words), "columns": packed}
 
     @classmethod
     def of_columns(cls, types: str, columns: dict[str, Any]) -> LongList[T]:

@@ -63,6 +63,9 @@ class Learner(Protocol):
         """
         ...
 
+    foresees: bool
+    """Whether it gains by knowing a batch before its time."""
+
     def foresee(self, rows: Rows) -> None:
         """The batch that the next forward pass is probably of; there is nothing else to do now."""
         ...

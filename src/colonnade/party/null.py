@@ -91,6 +91,7 @@ class NullLearner:
 
     rate = 0.0
     device = "cpu"
+    foresees = False
 
     def __init__(self, me: str, method: Method, sizes: Sizes) -> None:
         self.width = sizes.widths.get(me, 0)

@@ -126,11 +126,14 @@ class Passive(Program):
         elif self.barriers and view.in_flight == 0 and self.finish is None:
             await self._heed(self.barriers.popleft())
         elif self._goes_on() and self.method.window.may_send(view):
-            await self._send()
+            if self.reopens:
+                await self._reopen()
+            await self._send_next()
+            view.sent_since_fresh = True
         elif self._fills() and (exchange := self.method.local.next(view)) is not None:
             await self._update_locally(exchange)
         else:
-            if self._goes_on():
+            if self.learner.foresees and self._goes_on():
                 self.learner.foresee(self.setup.plan.batch(view.sent))
             received = await self.world.receive(waiting_for=self._waiting_for)
             assert received is not None
@@ -168,15 +171,11 @@ class Passive(Program):
         else:
             await self.save(barrier.round, self.world.ledger, barrier.leaving)
 
-    async def _send(self) -> None:
-        """The next batch, or, after a rest, as many as the window holds."""
-        view = self.view
-        if self.reopens:
-            self.reopens = False
-            for _ in range(min(view.window.size, self._limit() - view.sent) - 1):
-                await self._send_next()
-        await self._send_next()
-        view.sent_since_fresh = True
+    async def _reopen(self) -> None:
+        """After a rest: all batches but one that the window holds."""
+        self.reopens = False
+        for _ in range(min(self.view.window.size, self._limit() - self.view.sent) - 1):
+            await self._send_next()
 
     def _fills(self) -> bool:
         return self.finish is None and not self.holds

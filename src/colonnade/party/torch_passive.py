@@ -47,6 +47,8 @@ class Place:
 class TorchLearner:
     """What both roles share: a bottom model, a trainer, remembered weights, own randomness."""
 
+    foresees = True
+
     def __init__(
         self,
         modules: Mapping[str, nn.Module],

@@ -58,6 +58,8 @@ Action = tuple[int, str, int]
 """When, what (`send`, `aggregate`, `reply`, `fresh`, `local`), and on which round's exchange."""
 Effort = tuple[int, float]
 """How many updates, and with which learning rate."""
+PACK_EVERY = 256
+"""Fresh updates between two occasions on which the long lists are packed."""
 ACTION, EFFORT = "qsq", "qd"
 """Their fields, for a `LongList`."""
 
@@ -161,6 +163,9 @@ class View:
         self.kept.append(exchange)
         while len(self.kept) > keep:
             self.kept.popleft()
+        if not self.fresh % PACK_EVERY:
+            self.efforts.pack()
+            self.actions.pack()
 
     def updated(self, exchange: Exchange, began_ns: int, now_ns: int) -> None:
         """A local update on an exchange is done."""

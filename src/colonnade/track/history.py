@@ -7,6 +7,7 @@ from typing import Any
 
 from colonnade.longlist import LongList
 from colonnade.party.evaluation import Evaluation
+from colonnade.policies.view import PACK_EVERY
 
 Row = dict[str, Any]
 ROUND = "qdd"
@@ -31,12 +32,15 @@ class History:
     @property
     def rounds(self) -> list[Row]:
         """The rows of all rounds, made anew."""
-        names = ("round", "time_s", "loss")
-        return [dict(zip(names, record, strict=True)) for record in self._rounds]
+        return [
+            {"round": round, "time_s": time_s, "loss": loss} for round, time_s, loss in self._rounds
+        ]
 
     def on_round(self, round: int, now_ns: int, loss: float) -> None:
         """A round was aggregated."""
         self._rounds.append((round + 1, now_ns / 1e9, loss))
+        if not round % PACK_EVERY:
+            self._rounds.pack()
 
     def on_evaluation(
         self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool

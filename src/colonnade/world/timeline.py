@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from colonnade.longlist import LongList
 
+PACK_EVERY = 1024
 Span = tuple[str, int, int]
 """What a party did, from when, until when."""
 
@@ -23,11 +24,15 @@ class Timeline:
     def __init__(self) -> None:
         self._spans: LongList[Span] = LongList("sqq")
         self._totals: Counter[str] = Counter()
+        self._added = 0
 
     def add(self, kind: str, start_ns: int, end_ns: int) -> None:
         """Something was done."""
         self._totals[kind] += end_ns - start_ns
         self._spans.append((kind, start_ns, end_ns))
+        self._added += 1
+        if not self._added % PACK_EVERY:
+            self._spans.pack()
 
     def total_ns(self, kind: str) -> int:
         """How long all of one kind took."""
