@@ -1,8 +1,21 @@
-"""What the system says of processes."""
+"""Processes: to begin them, and what the system says of them."""
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+
+
+def begin(command: Sequence[str]) -> subprocess.Popen[str]:
+    """A process in a session of its own, so that a signal reaches it only, as `kill -INT` does."""
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def children(parent: int) -> list[int]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import msgspec
 import torch
 
 from colonnade import simulate
@@ -29,7 +30,7 @@ from colonnade.world.party_run import run_party
 from colonnade.world.segment import Segment
 from colonnade.world.watch import Watch
 from tests.netrun import Quiet, identities
-from tests.small import Small
+from tests.small import Small, small
 
 PATIENCE_S = 60
 _numbers = itertools.count(1000)
@@ -175,3 +176,27 @@ async def speak(
                 while (raw := await call.read()) is not grpc.aio.EOF:
                     heard.append(Segment.decode(raw))
     return heard
+
+
+def case(**train: Any) -> Small:
+    """Three parties; p1 is active, p0 is always as it should be, p2 is the one in question."""
+    return small(3, rounds=12, checkpoint_every=5, **train)
+
+
+def set_job(job: Job, **fields: Any) -> Job:
+    """The job with some fields of [train] changed."""
+    return msgspec.structs.replace(job, train=msgspec.structs.replace(job.train, **fields))
+
+
+def play(scenario: Callable[..., Any], *args: Any, extra: Sequence[str] = (), **train: Any) -> None:
+    """Run a scenario; whatever happens in it, the right p2 comes in the end and all is well."""
+
+    async def whole() -> None:
+        async with scene(case(**train), extra) as s:
+            active, other = await s.start("p1"), await s.start("p0")
+            await scenario(s, active, *args)
+            assert not active.task.done() and not other.task.done()
+            right = await s.start("p2")
+            s.unharmed({party.name: await party.end() for party in (active, other, right)})
+
+    asyncio.run(whole())

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import colonnade
-from tests.processes import alive, children
+from tests.processes import alive, begin, children
 
 COMMAND = [sys.executable, "-m", "colonnade"]
 SHORT = ["--set", "train.epochs=2"]
@@ -29,14 +29,7 @@ def call(*words, cwd=None):
 
 
 def start(*words):
-    # A new session, so that a signal reaches this process only, as `kill -INT` does.
-    return subprocess.Popen(
-        [*COMMAND, *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    return begin([*COMMAND, *map(str, words)])
 
 
 def interrupt(process, after):

@@ -7,45 +7,17 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-import torch
 
-from colonnade.compress import plain
-from colonnade.errors import PartyError, RefusedError, RequestError
-from colonnade.job.policy import Policy
+from colonnade.errors import RefusedError, RequestError
 from colonnade.wire.codec import Codec
-from colonnade.wire.messages import Failure, Hello, Packed, Terms
+from colonnade.wire.messages import Failure, Hello, Terms
 from colonnade.world import door, tls
 from colonnade.world.line import Emulation
 from colonnade.world.segment import LAST, PROTOCOL, Kind, Segment
 from tests.netrun import identities
-from tests.scene import scene, speak, wire
-from tests.small import small
+from tests.scene import case, play, scene, set_job, speak, wire
 
 JOIN = Segment(Kind.JOIN, 0, 77, flags=PROTOCOL)
-
-
-def case(**train):
-    """Three parties; p1 is active, p0 is always as it should be, p2 is the one in question."""
-    return small(3, rounds=12, checkpoint_every=5, **train)
-
-
-def set_job(job, **fields):
-    """The job with some fields of [train] changed."""
-    return msgspec.structs.replace(job, train=msgspec.structs.replace(job.train, **fields))
-
-
-def play(scenario, *args, extra=(), **train):
-    """Run a scenario; whatever happens in it, the right p2 comes in the end and all is well."""
-
-    async def whole():
-        async with scene(case(**train), extra) as s:
-            active, other = await s.start("p1"), await s.start("p0")
-            await scenario(s, active, *args)
-            assert not active.task.done() and not other.task.done()
-            right = await s.start("p2")
-            s.unharmed({party.name: await party.end() for party in (active, other, right)})
-
-    asyncio.run(whole())
 
 
 def greeting(**fields):
@@ -200,8 +172,10 @@ def test_bytes_that_are_no_message_of_ours():
             assert active.world.watch.refusals["p2"] == number
             assert active.said(f"refused p2: {told.text()}") or number > 1
         assert active.said("refused p2 (3 times by now)") and active.said("(10 times by now)")
-        # Larger than gRPC is told to take: it ends the stream by itself.
-        assert await speak(s.address, s.known["p2"], "p1", JOIN, bytes(2 << 20)) == []
+        # Larger than gRPC is told to take: it ends the stream by itself, perhaps after the answer.
+        heard = await speak(s.address, s.known["p2"], "p1", JOIN, bytes(2 << 20))
+        assert {segment.kind for segment in heard} <= {Kind.OPEN}
+        await s.until(lambda: "p2" not in active.world.outlets)
 
     play(run)
 
@@ -228,127 +202,6 @@ def test_whoever_fails_before_the_first_round_may_come_again(words):
         await speak(s.address, s.known["p2"], "p1", *words, wait_s=0.5)
 
     play(run)
-
-
-def spoil(seat, at, how):
-    """Let a seat's learner send something else in one round."""
-    build = seat.build
-
-    def built(world, welcome):
-        program = build(world, welcome)
-        pack = program.learner.pack
-        program.learner.pack = lambda exchange: (
-            how(exchange) if exchange.round == at else pack(exchange)
-        )
-        return program
-
-    seat.build = built
-    return seat
-
-
-def tensor(*shape, dtype=torch.float64, value=0.0):
-    return lambda exchange: plain().encode(torch.full(shape, value, dtype=dtype))
-
-
-def unreadable(exchange):
-    packed = tensor(8, 4)(exchange)
-    return Packed("scalar", packed.dtype, packed.shape, packed.data, b"??")
-
-
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        (tensor(7, 4), "p2 sent a tensor of shape (7, 4) where (8, 4) is due"),
-        (tensor(8, 5), "p2 sent a tensor of shape (8, 5) where (8, 4) is due"),
-        (tensor(8, 4, dtype=torch.float32), "of type float32 where float64 is due"),
-        (unreadable, "p2 sent what cannot be read"),
-    ],
-)
-def test_an_embedding_of_another_form_in_the_midst_of_a_job(how, said):
-    async def run(s, active):
-        error = await (await s.start("p2", spoil(s.seat("p2"), 7, how))).end()
-        assert isinstance(error, PartyError) and error.exit_code == 1
-        assert "p1 refused: " in str(error) and said in str(error)
-        assert active.said("refused p2: p2 sent") and active.world.watch.refusals == {"p2": 1}
-
-    play(run)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_an_embedding_that_is_not_finite_ends_the_job_with_its_senders_name(value):
-    async def whole():
-        async with scene(case()) as s:
-            bad = spoil(s.seat("p2"), 3, tensor(8, 4, value=value))
-            parties = [await s.start("p1"), await s.start("p0"), await s.start("p2", bad)]
-            for party in parties:
-                outcome = await party.end()
-                assert (outcome.reason, outcome.view.fresh) == ("diverged", 3)
-                assert outcome.detail == (
-                    "p2 sent a tensor with NaN or infinite components in round 3"
-                )
-
-    asyncio.run(whole())
-
-
-def test_a_gradient_that_is_not_finite_ends_the_job_with_the_active_partys_name():
-    async def whole():
-        async with scene(case()) as s:
-            seat = s.seat("p1")
-            build = seat.build
-
-            def built(world, welcome):
-                program = build(world, welcome)
-                reply = program.learner.reply
-
-                def spoilt(exchange, peer, signal):
-                    good = reply(exchange, peer, signal)
-                    bad = tensor(8, 4, value=float("nan"))(exchange)
-                    hit = exchange.round == 3 and peer == "p2"
-                    return msgspec.structs.replace(good, tensor=bad) if hit else good
-
-                program.learner.reply = spoilt
-                return program
-
-            seat.build = built
-            parties = [await s.start("p1", seat), await s.start("p0"), await s.start("p2")]
-            for party in parties:
-                error = await party.end()
-                assert isinstance(error, PartyError) and error.exit_code == 1
-                assert "p1 sent a tensor with NaN or infinite components" in str(error)
-            assert parties[2].world.watch.refusals == {"p1": 1}
-
-    asyncio.run(whole())
-
-
-@pytest.mark.parametrize(
-    ("party", "policy", "said"),
-    [
-        ("p2", Policy(kinds=frozenset({"Hello"})), "policy.kinds does not list Embedding"),
-        ("p2", Policy(receive=frozenset({"Status"})), "policy.receive does not list Gradient"),
-    ],
-)
-def test_a_passive_partys_policy_ends_its_part_and_the_job(party, policy, said):
-    async def whole():
-        async with scene(case()) as s:
-            parties = [await s.start("p1"), await s.start("p0"), await s.start("p2", policy=policy)]
-            for each in parties:
-                error = await each.end()
-                assert isinstance(error, PartyError) and said in str(error)
-                assert "p2" in str(error) or each.name == "p2"
-
-    asyncio.run(whole())
-
-
-def test_an_active_partys_policy_refuses_who_sends_what_it_does_not_take():
-    async def whole():
-        async with scene(case(evaluate_every="4 rounds")) as s:
-            active = await s.start("p1", policy=Policy(receive=frozenset({"Embedding"})))
-            others = [(await s.start(name)).task for name in ("p0", "p2")]
-            (first,), _ = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
-            error, said = first.exception(), "policy.receive does not list EvaluationEmbedding"
-            assert isinstance(error, PartyError) and said in str(error) and active.said(said)
-
-    asyncio.run(whole())
 
 
 def test_a_port_is_listened_at_once():

@@ -4,7 +4,6 @@ words and exit codes, and nothing left behind."""
 import json
 import signal
 import stat
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +21,7 @@ from colonnade.job.files import builtin_text
 from colonnade.job.party_file import load_party
 from colonnade.provision import new_keys, provide
 from colonnade.world.processes import Children
-from tests.processes import alive, children
+from tests.processes import alive, begin, children
 
 COMMAND = [sys.executable, "-m", "colonnade", "launch"]
 TWO = "breast-cancer"
@@ -37,14 +36,7 @@ def run(capfd, *words):
 
 
 def start(*words):
-    # A new session, so that a signal reaches this process only, as `kill` does.
-    return subprocess.Popen(
-        [*COMMAND, *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    return begin([*COMMAND, *map(str, words)])
 
 
 def wait_until(condition, process):

@@ -240,14 +240,19 @@ def goodbye(passive):
     passive.say()
 
 
+async def all_say_goodbye(world):
+    b, c = [await Passive(world, name).open() for name in "bc"]
+    await world.begin()
+    ending = asyncio.ensure_future(world.part(lambda: None))
+    goodbye(b)
+    goodbye(c)
+    await turn()
+    return b, c, ending
+
+
 def test_who_lost_the_connection_at_the_end_still_hears_the_goodbye():
     async def scene(world):
-        b, c = [await Passive(world, name).open() for name in "bc"]
-        await world.begin()
-        ending = asyncio.ensure_future(world.part(lambda: None))
-        goodbye(b)
-        goodbye(c)
-        await turn()
+        b, c, ending = await all_say_goodbye(world)
         assert [segment.flags for segment in b.wire.went if segment.kind == Kind.DATA] == [LAST]
         wire = b.connect(generation=1)
         await turn()
@@ -262,12 +267,7 @@ def test_who_lost_the_connection_at_the_end_still_hears_the_goodbye():
 
 def test_who_comes_back_after_the_end_is_told_so_and_keeps_nobody_waiting():
     async def scene(world):
-        b, c = [await Passive(world, name).open() for name in "bc"]
-        await world.begin()
-        ending = asyncio.ensure_future(world.part(lambda: None))
-        goodbye(b)
-        goodbye(c)
-        await turn()
+        _, c, ending = await all_say_goodbye(world)
         c.wire.give(Segment(Kind.ACK, 1, acknowledged=1))
         again = Passive(world, "b", incarnation=2)
         await asyncio.wait_for(ending, 1)

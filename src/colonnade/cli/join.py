@@ -84,13 +84,7 @@ def join(
 
     Example: colonnade join job.toml --me telco --connect bank.example:7443
     """
-    if launched:
-        from colonnade.world.processes import end_with_input
-
-        end_with_input()
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    if threads < 1:
-        raise RequestError(f"--threads is {threads}: it must be 1 or more")
+    _settle_in(threads, launched)
     own, file = _read(job, me, party, sets, method, seed)
     if dry_run:
         from colonnade.cli.dry_run import Line, show_dry_run
@@ -106,6 +100,17 @@ def join(
     result = joined.run(own, me, file, host)
     if result is not None:
         joined.show(result, as_json, quiet)
+
+
+def _settle_in(threads: int, launched: bool) -> None:
+    """What a process of a party needs before it loads torch."""
+    if threads < 1:
+        raise RequestError(f"--threads is {threads}: it must be 1 or more")
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    if launched:
+        from colonnade.world.processes import end_with_input
+
+        end_with_input()
 
 
 def _read(
