@@ -42,6 +42,19 @@ def interrupt(process, after):
     return process.returncode, err
 
 
+def test_a_job_needs_no_assertions():
+    """`python -O` leaves them out."""
+    words = ["simulate", "digits", "--set", "train.epochs=1", "--json"]
+    lean = subprocess.run(
+        [sys.executable, "-O", "-m", "colonnade", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert lean.returncode == 0, lean.stderr
+    assert lean.stdout == call(*words).stdout
+
+
 def test_simulate_is_the_same_in_two_processes(tmp_path):
     words = ["simulate", "digits", "--method", "fedbcd:updates=2", *SHORT, "--json", "--out"]
     first, second = (call(*words, tmp_path / name) for name in ("a", "b"))

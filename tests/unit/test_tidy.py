@@ -81,6 +81,21 @@ def test_functions_and_files_stay_short(path):
             assert length <= 70, f"{node.name} has {length} lines"
 
 
+CHANGES = {"append", "add", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft",
+           "remove", "send", "setdefault", "update", "write", "close", "next"}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_an_assertion_changes_nothing(path):
+    """`python -O` leaves assertions out, and the program must do the same without them."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        for inside in ast.walk(node) if isinstance(node, ast.Assert) else ():
+            assert not isinstance(inside, ast.NamedExpr | ast.Await), ast.unparse(node)
+            if isinstance(inside, ast.Call):
+                called = getattr(inside.func, "attr", getattr(inside.func, "id", ""))
+                assert called not in CHANGES, ast.unparse(node)
+
+
 def test_public_names_are_complete_and_sorted():
     assert colonnade.__all__ == sorted(colonnade.__all__)
     for public in colonnade.__all__:

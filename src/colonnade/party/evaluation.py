@@ -199,7 +199,8 @@ class Evaluations:
 
     def settle(self, evaluation: Evaluation, measured: Mapping[str, float]) -> str | None:
         """Close an evaluation; the reason to end the run, if it gives one."""
-        assert self._open.popleft() is evaluation
+        oldest = self._open.popleft()
+        assert oldest is evaluation, "evaluations are judged in order"
         self.judged = evaluation.round
         value = measured.get(self._metric.name)
         if value is None:
