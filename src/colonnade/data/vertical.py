@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data.batches import Rows, held_out
+from colonnade.data.frames import in_one_order, label_values, numbers, same_columns
 from colonnade.data.labels import Task, encode
 from colonnade.errors import DataError, nearest
 
@@ -131,8 +132,9 @@ def vertical(
     split_seed: int = 0,
     weights: Any = None,
 ) -> VerticalData:
-    """Build the data of a training from arrays or tensors, one per party, with equal rows.
+    """Build the data of a training from arrays, tensors or frames, one per party, with equal rows.
 
+    Rows of arrays and tensors are matched by place, those of pandas frames by their index.
     A share `test` of the rows is held out, unless `test_features` and `test_labels` bring rows
     of their own. Without a `task`, floating labels are regression targets, except two whole
     values such as 0.0 and 1.0, and other labels are classes. A party whose features are None
@@ -147,8 +149,11 @@ def vertical(
         raise DataError(f"test is {test}: give a share of the rows, from 0 to below 1")
     if (test_features is None) != (test_labels is None):
         raise DataError("test_features and test_labels belong together: give both, or neither")
-    count = len(np.asarray(labels))
+    features, labels, weights = _matched("rows", features, labels, weights)
+    if test_features is not None:
+        test_features, test_labels, _ = _matched("test rows", test_features, test_labels, None)
     joined = _joined(labels, test_labels)
+    count = len(label_values(labels))
     if test_features is None:
         train_rows, test_rows = held_out(count, test, split_seed)
     else:
@@ -167,9 +172,18 @@ def vertical(
     )
 
 
+def _matched(
+    kind: str, features: Mapping[str, Any], labels: Any, weights: Any
+) -> tuple[dict[str, Any], Any, Any]:
+    """Frames are matched by their index; no party's name has a space, so no two are alike."""
+    holders = in_one_order({**features, "the labels": labels, "the sample weights": weights}, kind)
+    labels, weights = holders.pop("the labels"), holders.pop("the sample weights")
+    return holders, labels, weights
+
+
 def _joined(labels: Any, test_labels: Any) -> Array:
     """Both parts are encoded together, so that equal codes mean equal classes."""
-    parts = [np.asarray(part) for part in (labels, test_labels) if part is not None]
+    parts = [label_values(part) for part in (labels, test_labels) if part is not None]
     return np.concatenate(parts)
 
 
@@ -195,12 +209,12 @@ def _columns(
 ) -> Columns:
     if value is None:
         return Columns(None, None)
-    array = check_features(name, np.asarray(value))
+    array = check_features(name, numbers(name, value))
     if len(array) != count:
         raise unequal("training rows", name, len(array), "labels", count)
     if own_test is None:
         return Columns(array[train_rows], array[test_rows])
-    test = check_features(name, np.asarray(own_test))
+    test = check_features(name, numbers(name, same_columns(name, value, own_test)))
     if test.shape[1:] != array.shape[1:]:
         raise DataError(
             f"the test rows of {name} have shape {test.shape[1:]} and its training rows "
