@@ -29,7 +29,7 @@ from colonnade.track.history import History
 from colonnade.track.metrics import METRICS
 from colonnade.units import duration_ns
 from colonnade.wire.messages import Embedding, Gradient
-from colonnade.world.base import Work
+from colonnade.world.base import UNCHARGED, Work
 from colonnade.world.identity import Identity, load_identity
 from colonnade.world.network import NetworkWorld
 from colonnade.world.party_run import Address, run_connected
@@ -60,7 +60,8 @@ class Sleeping(NetworkWorld):
     costs: Costs
 
     async def compute(self, work: Callable[[], T], kind: Work) -> T:
-        seconds = duration_ns(getattr(self.costs, kind.name.lower())) / 1e9
+        cost = "0s" if kind in UNCHARGED else getattr(self.costs, kind.name.lower())
+        seconds = duration_ns(cost) / 1e9
 
         def sleep_and_work() -> T:
             time.sleep(seconds)

@@ -76,8 +76,7 @@ class Active(Program):
         with self.world.off_clock():
             for peer, last in self.view.answered.items():
                 await self.world.send(peer, Finish(last, best, self.reason, self.detail))
-        self.learner.settle(best, judged=self.setup.rounds)
-        return self.outcome(self.reason, self.detail)
+        return await self.end(best, self.reason, self.detail)
 
     def state(self, ledger: Ledger) -> dict[str, Any]:
         """Everything the party needs to go on from here, at rest."""
@@ -131,7 +130,8 @@ class Active(Program):
         if self.owed is not None:
             await self._reply_late()
             return False
-        self._close_round()
+        if self.closed < view.round:
+            await self._close_round(view.round - 1)
         over = view.round == view.rounds or self.reason is not None
         if (evaluation := self.evaluations.ready()) is not None:
             await self._judge(evaluation)
@@ -270,15 +270,16 @@ class Active(Program):
             await self.world.send(peer, await self.world.compute(pack, Work.CODEC))
         self.evaluations.charge(done, self.world.ledger)
 
-    def _close_round(self) -> None:
+    async def _close_round(self, done: int) -> None:
         """The updates that hold on a round are done: the models are those of the round."""
-        if self.closed < self.view.round:
-            done = self.view.round - 1
-            self.learner.end_round(done)
-            if self.evaluations.due(done):
-                self.learner.keep(done)
-                self.evaluations.capture(done, self.learner.capture)
-            self.closed = self.view.round
+        self.learner.end_round(done)
+        if self.evaluations.due(done):
+            await self.world.compute(partial(self._capture, done), Work.EVALUATE)
+        self.closed = done + 1
+
+    def _capture(self, done: int) -> None:
+        self.learner.keep(done)
+        self.evaluations.capture(done, self.learner.capture)
 
     async def _judge(self, evaluation: Evaluation) -> None:
         """All answers to an evaluation are here: measure, and perhaps end the run."""
@@ -286,11 +287,11 @@ class Active(Program):
         with self.world.off_clock():
             for split, pieces in evaluation.pieces.items():
                 judge = partial(self.learner.judge, evaluation.models, split, pieces)
-                measured |= await self.world.compute(judge, Work.AGGREGATE)
+                measured |= await self.world.compute(judge, Work.EVALUATE)
         reason = self.evaluations.settle(evaluation, measured)
         self.learner.settle(self.evaluations.best, self.evaluations.judged)
         is_best = self.evaluations.best == evaluation.round
         self.observer.on_evaluation(evaluation, self.world.now(), measured, is_best)
         if reason == "diverged" and self.reason is None:
-            self._diverge(blame(evaluation))
+            self._diverge(await self.world.compute(partial(blame, evaluation), Work.EVALUATE))
         self.reason = self.reason or reason

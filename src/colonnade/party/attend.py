@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -19,7 +20,7 @@ from colonnade.party.passive import Passive
 from colonnade.party.setup import Outcome
 from colonnade.track.checkpoints import Store
 from colonnade.wire.messages import Hello, Welcome
-from colonnade.world.base import Regrouped, World
+from colonnade.world.base import Regrouped, Work, World
 
 
 @dataclass
@@ -67,7 +68,7 @@ async def attend(world: World, seat: Seat) -> Outcome:
             program = await _greet(world, seat)
             agreed = True
             outcome = await program.run()
-            seat.conclude(outcome)
+            await world.compute(partial(seat.conclude, outcome), Work.SAVE)
             await world.part(seat.settled)
             return outcome
         except (Regrouped, BreachError) as news:
@@ -84,22 +85,29 @@ async def attend(world: World, seat: Seat) -> Outcome:
 
 
 async def _greet(world: World, seat: Seat) -> Active | Passive:
-    hello = msgspec.structs.replace(seat.hello, checkpoints=seat.checkpoints())
+    kept = await world.compute(seat.checkpoints, Work.SAVE)
+    hello = msgspec.structs.replace(seat.hello, checkpoints=kept)
     if seat.answer is None:
         answer = await introduce(world, hello, seat.terms)
-        program = seat.program = seat.build(world, answer)
+        build = partial(seat.build, world, answer)
+        program = seat.program = await world.compute(build, Work.SAVE)
     else:
         heard = await hear(world, hello, seat.terms)
         start = newest_common([hello.checkpoints, *(h.checkpoints for h in heard.values())])
         answer = msgspec.structs.replace(seat.answer(heard), start=start)
         # Built before anything is said: what cannot be built is found out first.
-        program = seat.program = seat.build(world, answer)
+        build = partial(seat.build, world, answer)
+        program = seat.program = await world.compute(build, Work.SAVE)
         assert isinstance(program, Active)
         await welcome(world, answer, program.learner.labels_message())
     world.agree()
     seat.goes_on(answer.start)
-    if seat.store is not None:
-        seat.store.forget_after(answer.start)
-        if answer.start:
-            program.restore(seat.store.load(answer.start))
+    await world.compute(partial(_go_back, seat.store, program, answer.start), Work.SAVE)
     return program
+
+
+def _go_back(store: Store | None, program: Active | Passive, start: int) -> None:
+    if store is not None:
+        store.forget_after(start)
+        if start:
+            program.restore(store.load(start))

@@ -65,8 +65,7 @@ class Passive(Program):
         while not await self._act():
             await self._drain()
         assert self.finish is not None
-        self.learner.settle(self.finish.best, judged=self.setup.rounds)
-        return self.outcome(self.finish.reason, self.finish.detail)
+        return await self.end(self.finish.best, self.finish.reason, self.finish.detail)
 
     async def _drain(self) -> None:
         """Take in everything that is here; wait only if `_act` found nothing to do."""
@@ -238,12 +237,12 @@ class Passive(Program):
 
     async def _answer(self, question: Evaluate) -> None:
         """Evaluation embeddings with the weights of the round that was asked for."""
-        self.learner.keep(question.round)
         with self.world.off_clock():
+            await self.world.compute(partial(self.learner.keep, question.round), Work.EVALUATE)
             splits: tuple[Split, ...] = ("train", "test") if question.train_too else ("test",)
             for split in splits:
                 embed = partial(self.learner.evaluate, split)
-                for start, packed in await self.world.compute(embed, Work.FORWARD):
+                for start, packed in await self.world.compute(embed, Work.EVALUATE):
                     answer = EvaluationEmbedding(question.round, split, start, packed)
                     await self.world.send(self.active, answer)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from colonnade.errors import StoppedError
@@ -38,6 +37,15 @@ class Program:
         """What the party has at this instant."""
         return Outcome.of(self.view, self.learner, reason, detail)
 
+    async def end(self, best: int, reason: str, detail: str) -> Outcome:
+        """What the party has when all is done; the weights of the best round are known."""
+
+        def settled() -> Outcome:
+            self.learner.settle(best, judged=self.setup.rounds)
+            return self.outcome(reason, detail)
+
+        return await self.world.compute(settled, Work.SAVE)
+
     def state(self, ledger: Ledger) -> dict[str, Any]:
         """Everything the party needs to go on from here, at rest."""
         return {
@@ -58,9 +66,7 @@ class Program:
         """At rest: save, and stop if that was the plan."""
         store = self.setup.store
         if store is not None:
-            with self.world.off_clock():
-                save = partial(store.save, round, self.state(ledger))
-                await self.world.compute(save, Work.CODEC)
+            await self.world.compute(lambda: store.save(round, self.state(ledger)), Work.SAVE)
         if leaving == self.world.me:
             raise StoppedError(f"stopped as planned before round {round}: {self.world.stopping}")
         if leaving and self.setup.stops_together:

@@ -15,13 +15,22 @@ T = TypeVar("T")
 
 
 class Work(IntEnum):
-    """The kinds of work that a world charges for."""
+    """The kinds of work that a world is told apart."""
 
     FORWARD = 0
     BACKWARD = 1
     AGGREGATE = 2
     TOP = 3
     CODEC = 4
+    EVALUATE = 5
+    """Embeddings of held-out rows, scores, and the copies of weights that they need."""
+    SAVE = 6
+    """Checkpoints and results, written and read, and the models that they are put into."""
+
+
+UNCHARGED = frozenset({Work.EVALUATE, Work.SAVE})
+"""What is no part of the training: it costs no virtual time, and over the network it may take as
+long as it likes without keeping the party from being heard."""
 
 
 class Regrouped(Exception):  # noqa: N818 - not an error: the parties go on together
@@ -94,7 +103,7 @@ class World(Protocol):
         ...
 
     async def compute(self, work: Callable[[], T], kind: Work) -> T:
-        """Do the work and charge the party's time for it."""
+        """Do the work and charge the party's time for it, unless it is `UNCHARGED`."""
         ...
 
     def off_clock(self) -> AbstractContextManager[None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
@@ -18,17 +17,16 @@ from colonnade.job.policy import Policy
 from colonnade.job.records import Job
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Message
-from colonnade.world.base import Over, Regrouped, Work
+from colonnade.world.base import UNCHARGED, Over, Regrouped, Work
 from colonnade.world.line import Emulation
 from colonnade.world.session import Session
 from colonnade.world.switchboard import Switchboard
 from colonnade.world.timeline import Timeline
 from colonnade.world.watch import Watch
+from colonnade.world.workbench import Workbench
 
 T = TypeVar("T")
 
-INLINE_NS = 3_000_000
-"""Work shorter than this is not worth the way to the compute thread and back."""
 POLL_S, DRAIN_NS = 0.01, 5_000_000_000
 """When a party stops: how often it looks whether all has arrived, and for how long."""
 GIVE_WAY_NS = 300_000
@@ -58,8 +56,7 @@ class NetworkWorld(Switchboard):
         self._gathers_ns: int | None = None
         """Since when the parties have tried to begin; None when they have begun."""
         self._policy = policy or Policy()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
-        self._typical_ns = dict.fromkeys(Work, 0)
+        self._bench = Workbench(watch.now)
         self._gave_way_ns = 0
 
     def now(self) -> int:
@@ -216,18 +213,16 @@ class NetworkWorld(Switchboard):
         await asyncio.sleep(ns / 1e9)
 
     async def compute(self, work: Callable[[], T], kind: Work) -> T:
-        """Do the work in the compute thread; what is short at once."""
-        self._fresh = False
+        """Do the work in the compute thread; what has always been short of late at once."""
+        self._fresh = self._fresh and kind in UNCHARGED
         began_ns = self.now()
-        if self._typical_ns[kind] < INLINE_NS:
+        if self._bench.is_short(kind):
             if began_ns - self._gave_way_ns > GIVE_WAY_NS:
                 await self._give_way()
-            result = work()
+            result = self._bench.do(work, kind)
         else:
-            result = await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        ended_ns = self.now()
-        self._typical_ns[kind] = (3 * self._typical_ns[kind] + ended_ns - began_ns) // 4
-        self.timeline.add(kind.name.lower(), began_ns, ended_ns)
+            result = await self._bench.hand_over(work, kind)
+        self.timeline.add(kind.name.lower(), began_ns, self.now())
         return result
 
     async def _give_way(self) -> None:
@@ -294,4 +289,4 @@ class NetworkWorld(Switchboard):
 
     def close(self) -> None:
         """Let go of the compute thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._bench.close()

@@ -15,7 +15,7 @@ from colonnade.units import duration_ns
 from colonnade.wire.codec import Codec
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Message
-from colonnade.world.base import Work
+from colonnade.world.base import UNCHARGED, Work
 from colonnade.world.links import Trace
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _read_costs(costs: Costs) -> list[int | Trace]:
     """By kind of work: nanoseconds, a trace of them, or `MEASURED`."""
     read: list[int | Trace] = []
     for kind in Work:
-        quantity = getattr(costs, kind.name.lower())
+        quantity = "0s" if kind in UNCHARGED else getattr(costs, kind.name.lower())
         if quantity == "measured":
             read.append(MEASURED)
         else:
