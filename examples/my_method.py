@@ -5,7 +5,7 @@ colonnade simulate digits --method examples.my_method:growing --set method.most=
 
 from dataclasses import dataclass
 
-from colonnade import Method
+from colonnade import Method, extension
 from colonnade.policies.pace import Held
 from colonnade.policies.view import Exchange, View
 
@@ -23,6 +23,7 @@ class Growing(Held):
         return newest if newest and newest.updates < allowed else None
 
 
+@extension("method")
 def growing(most: int = 5) -> Method:
     """Few local updates while the embeddings still change fast, more later."""
     return Method(local=Growing(most))

@@ -145,7 +145,7 @@ class Alliance:
             self.starts += 1
 
     def _words(self, name: str, sets: Sequence[str]) -> list[str]:
-        words = ["join", str(self.folder / "job.toml"), "--me", name]
+        words = ["join", str(self.folder / "job.toml"), "--trust-job", "--me", name]
         words += ["--keys", str(self._keys / name), "--out", str(self.run_folder(name))]
         port = self.connect.get(name, self.port)
         words += ["--listen" if name == ACTIVE else "--connect", f"127.0.0.1:{port}"]

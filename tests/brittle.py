@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from colonnade import extension
+
 
 class Brittle(nn.Linear):
     """Breaks at its 25th forward pass in training."""
@@ -22,6 +24,7 @@ class Brittle(nn.Linear):
         return super().forward(rows)
 
 
+@extension("model")
 def brittle(row_shape: tuple[int, ...], embedding: int = 16) -> nn.Module:
     """The model."""
     return nn.Sequential(nn.Flatten(), Brittle(prod(row_shape), embedding))

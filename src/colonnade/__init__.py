@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from colonnade.launching import launch
     from colonnade.methods.fedbcd import fedbcd
     from colonnade.methods.fedsgd import fedsgd
+    from colonnade.outside import extension
     from colonnade.party.method import Method
     from colonnade.simulation import simulate
     from colonnade.sweeps import Sweep, sweep
@@ -73,6 +74,7 @@ _HOME = {
     "VerticalData": "data.vertical",
     "WireError": "errors",
     "compare": "comparison",
+    "extension": "outside",
     "fedbcd": "methods.fedbcd",
     "fedsgd": "methods.fedsgd",
     "launch": "launching",
@@ -111,6 +113,7 @@ __all__ = [
     "VerticalData",
     "WireError",
     "compare",
+    "extension",
     "fedbcd",
     "fedsgd",
     "launch",

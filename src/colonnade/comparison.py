@@ -13,8 +13,9 @@ import msgspec
 
 from colonnade import methods as known_methods
 from colonnade.errors import JobError, RequestError
-from colonnade.job.files import dumps, parse_value, with_sets
+from colonnade.job.files import dumps, with_sets
 from colonnade.job.records import Job
+from colonnade.job.texts import parse_method
 from colonnade.sweeps import Sweep
 from colonnade.track.table import COSTS, SPENT, comparison_table, plain, spread, toml_text
 from colonnade.trials import OnDone, Task, Trial, train_all
@@ -23,33 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
     from rich.table import Table
-
-
-def parse_method(text: str) -> dict[str, Any]:
-    """A method as a command line names it: its name, then options, between colons.
-
-    A piece without `=` belongs to what stands before it, as in `package.module:function`.
-
-    >>> parse_method("fedbcd:updates=5:order=sequential")
-    {'name': 'fedbcd', 'updates': 5, 'order': 'sequential'}
-    >>> parse_method("mine.methods:twice:updates=2")
-    {'name': 'mine.methods:twice', 'updates': 2}
-    """
-    pieces: list[str] = []
-    for piece in text.split(":"):
-        if pieces and "=" not in piece:
-            pieces[-1] += f":{piece}"
-        else:
-            pieces.append(piece)
-    name, *options = pieces
-    first, colon, rest = name.partition(":")
-    if colon and first in known_methods.known():
-        raise JobError(f"'{text}' gives {rest} no value: write {first}:{rest or 'option'}=value")
-    table: dict[str, Any] = {"name": name}
-    for option in options:
-        key, _, value = option.partition("=")
-        table[key.strip()] = parse_value(value.strip())
-    return table
 
 
 def method_text(table: Mapping[str, Any]) -> str:

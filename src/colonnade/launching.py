@@ -27,7 +27,8 @@ from colonnade.track.run import ROUND_FIELDS, Run
 from colonnade.world.line import Emulation
 from colonnade.world.processes import Children, Said
 
-JOIN = (sys.executable, "-m", "colonnade", "join")
+# With -P: else whatever lies in the current folder would take the place of a library.
+JOIN = (sys.executable, "-P", "-m", "colonnade", "join")
 LISTEN_S = 0.2
 """How often we look whether somebody wants us to stop."""
 GRACE_S = 3.0

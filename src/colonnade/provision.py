@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from colonnade.errors import RequestError
-from colonnade.job.files import dumps
-from colonnade.job.party_file import PartyFile, own_job, public_job
+from colonnade.job.files import dumps, modules
+from colonnade.job.party_file import PartyFile, own_job, public_job, replaced
 from colonnade.job.policy import Policy
 from colonnade.job.reading import anchor
 from colonnade.job.records import Job, Party
@@ -47,8 +47,9 @@ def provide(
     """
     # Nobody waits for a party that was stopped: one command starts all of them again.
     recovery = msgspec.structs.replace(job.recovery, on_stop="stop")
-    public = msgspec.structs.replace(public_job(job), recovery=recovery)
+    public = msgspec.structs.replace(public_job(job), recovery=recovery, data=None)
     (private / "job.toml").write_text(dumps(public))
+    allow = [word for module in modules(job) for word in ("--allow", module)]
     folder = private / "parties"
     make_folder(folder)
     address = f"127.0.0.1:{free_port()}"
@@ -57,11 +58,13 @@ def provide(
         file = files.get(name) or own_file(job, name, _policy(job))
         if file.seed is None:
             file = msgspec.structs.replace(file, seed=secret_seed(job, name))
+        if not replaced(file):
+            file = msgspec.structs.replace(file, data=job.data)
         path = folder / f"{name}.toml"
         write(path, party_text(file).encode(), 0o600)
         options[name] = [str(private / "job.toml"), "--me", name, "--party", str(path)]
         options[name] += ["--listen" if name == job.active else "--connect", address]
-        options[name] += ["--keys", str(keys / name)]
+        options[name] += ["--keys", str(keys / name), *allow]
     return options
 
 

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,8 @@ from colonnade import methods
 from colonnade.errors import FailedError, JobError, RequestError
 from colonnade.job.files import to_tables, with_sets
 from colonnade.job.records import Job
+from colonnade.job.trust import outside_names
+from colonnade.outside import check_allowed
 from colonnade.track.table import sweep_table, toml_text
 from colonnade.trials import OnDone, Trial, train_all
 
@@ -91,8 +93,8 @@ class Sweep:
         return path
 
     @classmethod
-    def load(cls, folder: str | Path) -> Sweep:
-        """Read a sweep that was finished and saved."""
+    def load(cls, folder: str | Path, *, allow: Collection[str] = ()) -> Sweep:
+        """Read a sweep that was finished and saved; code that its settings name must be allowed."""
         path = Path(folder) / "sweep.json"
         tables = _read(path)
         if tables is None:
@@ -108,6 +110,8 @@ class Sweep:
             )
             for row in tables["points"]
         ]
+        for point in points:
+            check_allowed(_outside(point.settings), allow)
         return cls(tables["job"], points, Path(folder), tables["reused"])
 
 
@@ -184,6 +188,16 @@ def _plan(
             point = with_sets(job, *texts, f"seed={seed}")
             methods.build(point.method)
             yield f"{', '.join(texts)}, seed {seed}", point, settings
+
+
+def _outside(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The code from outside that settings name, by field."""
+    found: dict[str, str] = {}
+    for field, value in settings.items():
+        for key in reversed(field.split(".")):
+            value = {key: value}
+        found |= outside_names(value)
+    return found
 
 
 def _digest(job: Job) -> str:

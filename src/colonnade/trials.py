@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import FailedError, RequestError
-from colonnade.job.files import dumps, loads
+from colonnade.job.files import dumps, loads, modules
 from colonnade.job.records import Job
 from colonnade.track.table import plain
 from colonnade.world.processes import end_with_parent
@@ -90,12 +90,16 @@ def train_families(
     return [done[index] for index in range(len(families))]
 
 
-Texts = list[tuple[str, str | None]]
-"""Jobs and folders, as they go to another process."""
+Texts = list[tuple[str, list[str], str | None]]
+"""Jobs, the modules of code from outside that they name, and folders, as they go to another
+process."""
 
 
 def _texts(family: Sequence[Task]) -> Texts:
-    return [(dumps(job), None if folder is None else str(folder)) for _, job, folder in family]
+    return [
+        (dumps(job), modules(job), None if folder is None else str(folder))
+        for _, job, folder in family
+    ]
 
 
 def _train(family: Texts) -> list[Answer]:
@@ -105,9 +109,10 @@ def _train(family: Texts) -> list[Answer]:
 
     answers: list[Answer] = []
     first = None
-    for text, folder in family:
+    for text, allow, folder in family:
         try:
-            run = simulate(loads(text)) if first is None else reclock(first, loads(text))
+            job = loads(text, allow=allow)
+            run = simulate(job) if first is None else reclock(first, job)
         except RequestError as error:
             return [{"refused": str(error)}] * len(family)
         except FailedError as error:

@@ -6,9 +6,10 @@ import os
 import pytest
 from rich.console import Console
 
-from colonnade.comparison import Comparison, compare, method_text, parse_method, run_folder
+from colonnade.comparison import Comparison, compare, method_text, run_folder
 from colonnade.errors import JobError, RequestError
 from colonnade.job import load, loads
+from colonnade.job.texts import parse_method
 from colonnade.sweeps import Point, Sweep
 from colonnade.track.table import show_spread, spread
 from colonnade.trials import Trial

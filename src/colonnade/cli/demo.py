@@ -56,7 +56,8 @@ def demo(out: Out = None, as_json: Json = False, quiet: Quiet = False) -> None:
 def _compare(out: Path | None, quiet: bool) -> Comparison:
     """One run after the other, so that none slows another down."""
     from colonnade.cli import screen
-    from colonnade.comparison import Comparison, parse_method, run_folder
+    from colonnade.comparison import Comparison, run_folder
+    from colonnade.job.texts import parse_method
     from colonnade.launching import launch
     from colonnade.track.progress import follow_runs
     from colonnade.track.table import plain

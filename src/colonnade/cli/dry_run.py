@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ class Line:
     connect: str | None = None
     keys: Path | None = None
     emulate: str | None = None
+    taken: Mapping[str, Any] = field(default_factory=dict)
+    """What the party takes of its own from the job file."""
 
 
 def show_dry_run(
@@ -62,7 +65,9 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
     >>> look_ahead(load("digits"), "lab", PartyFile(), Line())["totals"]["sent"]["control"]
     161
     """
+    from colonnade.cli.keys import certificate_report
     from colonnade.forecast import forecast
+    from colonnade.job.trust import taken_notes
     from colonnade.world.line import Emulation
 
     emulation = None if line.emulate is None else Emulation.parse(line.emulate)
@@ -85,7 +90,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
         "dtype": job.train.dtype,
         "listen": line.listen,
         "connect": line.connect,
-        "certificate": _certificate(job, me, file, line.keys),
+        "certificate": certificate_report(job, me, file, line.keys),
         "link": _link(party, line),
         "time_s": found.time_s,
         "computing": job.compute != type(job.compute)(),
@@ -94,7 +99,8 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
         "totals": _totals(found),
         "policy": _limits(party, found, file.policy),
         "refusal": refusal,
-        "notes": _notes(party, found),
+        "trusted": dict(line.taken),
+        "notes": [*taken_notes(line.taken), *_notes(party, found)],
     }
 
 
@@ -111,27 +117,6 @@ def _take_seat(job: Job, me: str, policy: Policy) -> tuple[Participant, str | No
 def _batch_min(party: Participant) -> int:
     size, rows = party.job.train.batch_size, party.part.train_count
     return size if party.job.train.drop_last else rows % size or size
-
-
-def _certificate(job: Job, me: str, file: PartyFile, keys: Path | None) -> Report | None:
-    """What the party's certificate says, or what is wrong with it; None where there is none."""
-    from dataclasses import asdict
-
-    from colonnade.world.certificate import show
-    from colonnade.world.identity import load_identity
-
-    tls = file.tls
-    paths = [Path(name) for name in (tls.certificate, tls.key, tls.authority) if name]
-    if keys is not None:
-        paths = [keys / "cert.pem", keys / "key.pem", keys / "ca.pem"]
-    if len(paths) < 3:
-        return None
-    try:
-        names, listens = tls.names.get(me, ()), me == job.active
-        load_identity(paths[0], paths[1], paths[2], me, names, listens=listens)
-        return asdict(show(paths[0])[0]) | {"fault": None}
-    except RequestError as error:
-        return {"fault": str(error)}
 
 
 def _link(party: Participant, line: Line) -> str | None:
@@ -289,8 +274,8 @@ def _sums(report: Report) -> Table:
 
 def _policy(report: Report) -> Table:
     table = _table("policy", "says", "this job", right=0)
-    for field, limit in report["policy"].items():
-        table.add_row(field, _words(limit["says"]), _words(limit["job"]))
+    for name, limit in report["policy"].items():
+        table.add_row(name, _words(limit["says"]), _words(limit["job"]))
     return table
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.options import JobName, Json, MethodName, Quiet, Sets
+from colonnade.cli.options import Allow, JobName, Json, MethodName, Quiet, Sets
 from colonnade.errors import FailedError, JobError, RequestError
 
 if TYPE_CHECKING:
@@ -28,6 +29,14 @@ PartyPath = Annotated[
         metavar="FILE",
         help="This party's own file; by default PARTY.toml, then party.toml, beside the job file "
         "or in this folder.",
+    ),
+]
+TrustJob = Annotated[
+    bool,
+    typer.Option(
+        "--trust-job",
+        help="Let the job file decide what is this party's own business (data, columns, model, "
+        "optimizer, device), where its party file does not.",
     ),
 ]
 
@@ -76,6 +85,8 @@ def join(
     ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    allow: Allow = None,
+    trust_job: TrustJob = False,
     launched: Annotated[bool, typer.Option("--launched", hidden=True)] = False,
 ) -> None:
     """Take part in a job as one party, from this host.
@@ -85,11 +96,13 @@ def join(
     Example: colonnade join job.toml --me telco --connect bank.example:7443
     """
     _settle_in(threads, launched)
-    own, file = _read(job, me, party, sets, method, seed)
+    wishes = _Wishes(sets or [], method, seed, allow or [], trust_job)
+    own, file, taken = _read(job, me, party, wishes)
     if dry_run:
         from colonnade.cli.dry_run import Line, show_dry_run
 
-        show_dry_run(own, me, file, as_json, Line(listen, connect, keys, emulate))
+        line = Line(listen, connect, keys, emulate, taken)
+        show_dry_run(own, me, file, as_json, line)
         return
     _check_ends(own, me, listen, connect)
     from colonnade.cli import joined
@@ -113,30 +126,41 @@ def _settle_in(threads: int, launched: bool) -> None:
         end_with_input()
 
 
-def _read(
-    source: str,
-    me: str,
-    path: Path | None,
-    sets: list[str] | None,
-    method: str | None,
-    seed: int | None,
-) -> tuple[Job, PartyFile]:
-    """The job as this party sees it; what the command line sets goes before its files."""
-    from colonnade.cli import screen
-    from colonnade.cli.options import read_job
-    from colonnade.job.files import with_sets
-    from colonnade.job.party_file import PartyFile, exposure, find_party, load_party, own_job
+@dataclass(frozen=True)
+class _Wishes:
+    """What the command line says of the job."""
 
-    public = read_job(source, sets, method, seed)
-    if me not in public.parties:
-        raise JobError(f"the job has no party '{me}': its parties are {', '.join(public.parties)}")
+    sets: list[str]
+    method: str | None
+    seed: int | None
+    allow: list[str]
+    trusts: bool
+
+
+def _read(
+    source: str, me: str, path: Path | None, wishes: _Wishes
+) -> tuple[Job, PartyFile, dict[str, Any]]:
+    """The job as this party sees it, and what it takes of its own from the job file; what the
+    command line sets goes before its files."""
+    from colonnade.cli import screen
+    from colonnade.job.files import changed, read_source, with_sets
+    from colonnade.job.party_file import PartyFile, exposure, find_party, load_party, own_job
+    from colonnade.job.trust import check_taken, taken_from_job
+
+    read, sets = read_source(source), wishes.sets
     found = path or find_party(source, me)
     file = PartyFile() if found is None else load_party(found)
+    taken = {} if read.is_ours else taken_from_job(read.tables, me, file, sets)
+    named = [me] if f"parties.{me}.model" in taken else []
+    public = changed(read, sets, wishes.method, wishes.seed, allow=wishes.allow, parties=named)
+    if me not in public.parties:
+        raise JobError(f"the job has no party '{me}': its parties are {', '.join(public.parties)}")
+    check_taken(taken, me, wishes.trusts)
     if found is not None and (warning := exposure(found, file)) is not None:
         screen.stderr().print(warning)
     own = own_job(public, me, file)
-    mine = [text for text in sets or [] if text.startswith((f"parties.{me}.", "parties.*."))]
-    return with_sets(own, *mine), file
+    mine = [text for text in sets if text.startswith((f"parties.{me}.", "parties.*."))]
+    return with_sets(own, *mine), file, taken
 
 
 def _check_ends(job: Job, me: str, listen: str | None, connect: str | None) -> None:

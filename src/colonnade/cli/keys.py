@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,8 @@ from colonnade.errors import FailedError, RequestError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from colonnade.job.party_file import PartyFile
+    from colonnade.job.records import Job
     from colonnade.world.certificate import Shown
 
 keys = typer.Typer()
@@ -144,3 +146,26 @@ def _table(shown: Shown) -> Table:
         table.add_row(Text(field, style="bold"), value or "–")
     table.add_row("")
     return table
+
+
+def certificate_report(
+    job: Job, me: str, file: PartyFile, keys: Path | None
+) -> dict[str, Any] | None:
+    """What the party's certificate says, or what is wrong with it; None where there is none."""
+    from dataclasses import asdict
+
+    from colonnade.world.certificate import show
+    from colonnade.world.identity import load_identity
+
+    tls = file.tls
+    paths = [Path(name) for name in (tls.certificate, tls.key, tls.authority) if name]
+    if keys is not None:
+        paths = [keys / "cert.pem", keys / "key.pem", keys / "ca.pem"]
+    if len(paths) < 3:
+        return None
+    try:
+        names, listens = tls.names.get(me, ()), me == job.active
+        load_identity(paths[0], paths[1], paths[2], me, names, listens=listens)
+        return asdict(show(paths[0])[0]) | {"fault": None}
+    except RequestError as error:
+        return {"fault": str(error)}

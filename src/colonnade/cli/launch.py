@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colonnade.cli.one import _judge, _show
-from colonnade.cli.options import JobName, Json, MethodName, Out, Quiet, Sets, check_out, read_job
+from colonnade.cli.options import (
+    Allow,
+    JobName,
+    Json,
+    MethodName,
+    Out,
+    Quiet,
+    Sets,
+    check_out,
+    read_job,
+)
 from colonnade.errors import RequestError, StoppedError
 
 if TYPE_CHECKING:
@@ -47,6 +57,7 @@ def launch(
     as_json: Json = False,
     threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch at each party.")] = 1,
     quiet: Quiet = False,
+    allow: Allow = None,
 ) -> None:
     """Train a job with a process for each party on this computer, over mTLS, in real time.
 
@@ -56,7 +67,7 @@ def launch(
     """
     if threads < 1:
         raise RequestError(f"--threads is {threads}: it must be 1 or more")
-    record = read_job(job, sets, method, seed)
+    record = read_job(job, sets, method, seed, allow)
     check_out(out)
     files = _files(job, record, sets or [])
     from colonnade import launching

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colonnade.cli.options import (
+    Allow,
     JobName,
     Json,
     MethodName,
@@ -61,6 +62,7 @@ def compare(
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
+    allow: Allow = None,
 ) -> None:
     """Train a job with several methods and seeds, and compare what they cost.
 
@@ -76,11 +78,12 @@ def compare(
             raise JobError(
                 f"--set {text} reaches no method: write it into --methods, as name:key=value"
             )
-    record = read_job(job, sets)
-    chosen = read_seeds(seeds)
-    best = None if tuned is None else Sweep.load(tuned)
+    named, chosen = split_commas(methods), read_seeds(seeds)
+    # The job's own method plays no part, so that it may be anything.
+    record = read_job(job, sets, named[0] if named else None, allow=allow)
+    best = None if tuned is None else Sweep.load(tuned, allow=allow or ())
     check_out(out)
-    result = _compare(record, split_commas(methods), chosen, workers, best, out, quiet)
+    result = _compare(record, named, chosen, workers, best, out, quiet)
     if as_json:
         screen.show_json(result.to_dict())
     else:
@@ -130,6 +133,7 @@ def sweep(
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
+    allow: Allow = None,
 ) -> None:
     """Train every combination of some settings, and find the best by training loss.
 
@@ -139,7 +143,7 @@ def sweep(
     """
     from colonnade.cli import screen
 
-    record = read_job(job, sets, method)
+    record = read_job(job, sets, method, allow=allow)
     values, chosen = read_grid(grid), read_seeds(seeds)
     folder = out or Path("runs") / f"sweep-{record.name}"
     check_out(folder)

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.options import JobName, Json, MethodName, Out, Quiet, Sets, check_out, read_job
+from colonnade.cli.options import (
+    Allow,
+    JobName,
+    Json,
+    MethodName,
+    Out,
+    Quiet,
+    Sets,
+    check_out,
+    read_job,
+)
 from colonnade.errors import FailedError, RequestError
 
 if TYPE_CHECKING:
@@ -26,6 +36,7 @@ def simulate(
         int, typer.Option(metavar="N", help="Threads of torch; more than 1 pays for big models.")
     ] = 1,
     quiet: Quiet = False,
+    allow: Allow = None,
 ) -> None:
     """Train one job in virtual time, and say what it cost.
 
@@ -33,7 +44,7 @@ def simulate(
     """
     if threads < 1:
         raise RequestError(f"--threads is {threads}: it must be 1 or more")
-    record = read_job(job, sets, method, seed)
+    record = read_job(job, sets, method, seed, allow)
     check_out(out)
     run = _follow(record, threads, quiet)
     if out is not None:

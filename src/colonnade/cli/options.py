@@ -35,6 +35,15 @@ MethodName = Annotated[
         "package.module:function.",
     ),
 ]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="MODULE",
+        help="Let the job file name code of this module or package, which is then run; repeat for "
+        "more. What you name yourself needs no leave.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Save everything in this folder: --out runs/first."),
@@ -89,7 +98,7 @@ def read_grid(texts: list[str]) -> dict[str, list[Any]]:
     >>> read_grid(["train.batch_size=32,64"])
     {'train.batch_size': [32, 64]}
     """
-    from colonnade.job.files import parse_value
+    from colonnade.job.texts import parse_value
 
     grid: dict[str, list[Any]] = {}
     for text in texts:
@@ -102,19 +111,16 @@ def read_grid(texts: list[str]) -> dict[str, list[Any]]:
 
 
 def read_job(
-    name: str, sets: list[str] | None = None, method: str | None = None, seed: int | None = None
+    name: str,
+    sets: list[str] | None = None,
+    method: str | None = None,
+    seed: int | None = None,
+    allow: list[str] | None = None,
 ) -> Job:
     """The job of a command line; a method given there drops the options of the job's own."""
     from colonnade.job.files import load
 
-    if method is None:
-        return load(name, sets or [], seed=seed)
-    from colonnade.comparison import parse_method
-    from colonnade.track.table import toml_text
-
-    table = parse_method(method)
-    own = [f"method.{key}={toml_text(value)}" for key, value in table.items() if key != "name"]
-    return load(name, [*own, *(sets or [])], method=table["name"], seed=seed)
+    return load(name, sets or [], method, seed, allow=allow or ())
 
 
 def check_out(out: Path | None) -> None:

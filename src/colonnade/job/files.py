@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,9 @@ import msgspec
 from colonnade.errors import JobError, nearest
 from colonnade.job.reading import anchor, convert, read_toml
 from colonnade.job.records import Compute, Costs, Job, Link, Network
+from colonnade.job.texts import parse_method, parse_value
+from colonnade.job.trust import outside_names
+from colonnade.outside import check_allowed
 
 _SPLIT = {"network": ("link", Network, Link), "compute": ("costs", Compute, Costs)}
 _EITHER = {"epochs": "rounds", "rounds": "epochs"}
@@ -41,23 +46,70 @@ def builtin_text(name: str) -> str:
 
 
 def load(
-    source: str | Path, sets: Iterable[str] = (), method: str | None = None, seed: int | None = None
+    source: str | Path,
+    sets: Iterable[str] = (),
+    method: str | Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    *,
+    allow: Collection[str] = (),
 ) -> Job:
     """Read a job: a TOML file or a built-in name, with `--set` overrides.
 
-    >>> load("digits", ["train.epochs=2"]).train.epochs
-    2
+    Args:
+        source: a job file, or the name of a built-in job.
+        sets: settings, as `--set` takes them.
+        method: instead of the job's: `"fedbcd:updates=5"`, or a table.
+        seed: instead of the job's.
+        allow: modules whose code the job *file* may name. What is given here is allowed anyway.
+
+    Example:
+        >>> load("digits", ["train.epochs=2"], method="fedbcd:updates=5").method
+        {'name': 'fedbcd', 'updates': 5}
+    """
+    return changed(read_source(source), sets, method, seed, allow=allow)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The plain tables of a job, as they were read."""
+
+    tables: Mapping[str, Any]
+    is_ours: bool
+    """Whether the job comes with the package; a file may be from anybody."""
+
+
+def read_source(source: str | Path) -> Source:
+    """Read the tables of a job file, or of a built-in job by its name.
+
+    >>> read_source("digits").is_ours
+    True
     """
     path = Path(source)
     if path.suffix == ".toml" or path.is_file():
-        tables = _read(path)
-    else:
-        tables = tomllib.loads(builtin_text(str(source)))
+        return Source(_read(path), is_ours=False)
+    return Source(tomllib.loads(builtin_text(str(source))), is_ours=True)
+
+
+def changed(
+    source: Source,
+    sets: Iterable[str] = (),
+    method: str | Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    *,
+    allow: Collection[str] = (),
+    parties: Collection[str] | None = None,
+) -> Job:
+    """The job of a source with the user's changes; code that the source names must be allowed. Of
+    the models only those of `parties` are looked at, if given: the others are not for us to run."""
+    tables = copy.deepcopy(dict(source.tables))
     if method is not None:
-        tables["method"] = {"name": method}
+        tables["method"] = parse_method(method) if isinstance(method, str) else dict(method)
     if seed is not None:
         tables["seed"] = seed
     apply_sets(tables, sets)
+    before = {} if source.is_ours else outside_names(source.tables, parties)
+    now = outside_names(tables, parties)
+    check_allowed({field: now[field] for field in now if before.get(field) == now[field]}, allow)
     return from_tables(tables)
 
 
@@ -69,18 +121,6 @@ def _read(path: Path) -> dict[str, Any]:
     for party in parties.values() if isinstance(parties, dict) else ():
         anchor(party, path.resolve().parent)
     return tables
-
-
-def parse_value(text: str) -> Any:
-    """A `--set` value: a TOML value where it is one, else the text itself.
-
-    >>> parse_value("5"), parse_value("50ms"), parse_value("[1, 2]")
-    (5, '50ms', [1, 2])
-    """
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
 
 
 def apply_sets(tables: dict[str, Any], sets: Iterable[str]) -> None:
@@ -174,6 +214,15 @@ def to_tables(job: Job) -> dict[str, Any]:
     return {key: value for key, value in tables.items() if value != {}}
 
 
+def modules(job: Job) -> list[str]:
+    """The modules of the code from outside that a job names, for another process to allow.
+
+    >>> modules(load("digits", method="mine.methods:twice"))
+    ['mine.methods']
+    """
+    return sorted({name.partition(":")[0] for name in outside_names(to_tables(job)).values()})
+
+
 def _set_fields(record: msgspec.Struct) -> dict[str, Any]:
     blank = {
         field.name: field.default
@@ -200,6 +249,6 @@ def dumps(job: Job) -> str:
     return tomli_w.dumps(to_tables(job))
 
 
-def loads(text: str) -> Job:
-    """A job from TOML text."""
-    return from_tables(tomllib.loads(text))
+def loads(text: str, *, allow: Collection[str] = ()) -> Job:
+    """A job from TOML text; code that it names must be allowed, as for a file."""
+    return changed(Source(tomllib.loads(text), is_ours=False), allow=allow)

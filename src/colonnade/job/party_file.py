@@ -189,12 +189,20 @@ def _has_files(file: PartyFile) -> bool:
     return file.table is not None or (file.label is not None and is_array(file.label))
 
 
+def replaced(file: PartyFile) -> tuple[str, ...]:
+    """What of a party's entry no longer counts, because its party file has rows from elsewhere;
+    then the job's `data` does not count either.
+
+    >>> replaced(PartyFile(table="rows.csv"))
+    ('table', 'table_test', 'label_test')
+    """
+    if file.data is not None:
+        return ("table", "table_test", "id", "label", "label_test")
+    return ("table", "table_test", "label_test") if _has_files(file) else ()
+
+
 def _without_source(party: Party, file: PartyFile) -> dict[str, Any]:
     """A party's entry, less the files that its party file replaces by rows from elsewhere."""
-    replaced: tuple[str, ...] = ()
-    if file.data is not None:
-        replaced = ("table", "table_test", "id", "label", "label_test")
-    elif _has_files(file):
-        replaced = ("table", "table_test", "label_test")
+    gone = replaced(file)
     entry = msgspec.structs.asdict(party)
-    return {field: value for field, value in entry.items() if field not in replaced}
+    return {field: value for field, value in entry.items() if field not in gone}

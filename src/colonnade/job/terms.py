@@ -90,7 +90,7 @@ def differences(
     paths = [path for path in mine if mine[path] != theirs.get(path)]
     paths += sorted(path for path in theirs if path not in mine)
     lines = [
-        f"{_shown(path, _FIELD_CHARS_MAX)} is {_value(mine, path)} at {me} "
+        f"{shown(path, _FIELD_CHARS_MAX)} is {_value(mine, path)} at {me} "
         f"and {_value(theirs, path)} at {peer}"
         for path in paths[:_LINES_MAX]
     ]
@@ -99,11 +99,15 @@ def differences(
 
 
 def _value(terms: Mapping[str, str], path: str) -> str:
-    return _shown(terms[path], _VALUE_CHARS_MAX) if path in terms else "not set"
+    return shown(terms[path], _VALUE_CHARS_MAX) if path in terms else "not set"
 
 
-def _shown(text: str, most: int) -> str:
-    """Text for a log or a terminal: short, on one line, and without control characters."""
+def shown(text: str, most: int) -> str:
+    """Text for a log or a terminal: short, on one line, and without control characters.
+
+    >>> shown("a\\x1b[2Jb", 60)
+    'a\\\\x1b[2Jb'
+    """
     cut = text[: most + 1]
     safe = cut if cut.isprintable() else ascii(cut)[1:-1]
     return safe if len(safe) <= most else f"{safe[: most - 1]}…"

@@ -1,7 +1,7 @@
 """The methods, one file a paper; found by looking, so that a new one touches one file.
 
 A method's name is the name of a public function in one of these files that returns a `Method`.
-From outside the package it is `package.module:function`.
+From outside the package it is `package.module:function`, declared by `extension("method")`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def known() -> dict[str, MethodFunction]:
 def find(name: str) -> MethodFunction:
     """The function of a method: one of ours, or `package.module:function`."""
     if ":" in name:
-        return import_function(name, "method")
+        return _from_outside(name)
     methods = known()
     if name not in methods:
         raise JobError(
@@ -51,6 +51,17 @@ def find(name: str) -> MethodFunction:
             "(one of your own is 'package.module:function')"
         )
     return methods[name]
+
+
+def _from_outside(name: str) -> MethodFunction:
+    first, _, rest = name.partition(":")
+    if "=" in rest or first in known():
+        options = rest.replace(":", ", ")
+        raise JobError(
+            f"method.name is '{name}': options are fields of their own beside the name, so name it "
+            f"{first} and set {options}"
+        )
+    return import_function(name, "method")
 
 
 def build(table: Mapping[str, Any]) -> Method:

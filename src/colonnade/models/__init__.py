@@ -47,12 +47,14 @@ def build(table: Mapping[str, Any], row_shape: tuple[int, ...], where: str) -> n
     """
     options = dict(table)
     name = options.pop("name", "mlp")
-    if ":" in str(name):
+    if not isinstance(name, str):
+        raise JobError(f"{where}.name is {name!r}: it must be text")
+    if ":" in name:
         function = import_function(name, "model")
     elif name in known():
         function = known()[name]
     else:
-        raise JobError(f"{where}: there is no model '{name}': {nearest(str(name), known())}")
+        raise JobError(f"{where}: there is no model '{name}': {nearest(name, known())}")
     parameters = [p for p in inspect.signature(function).parameters if p != "row_shape"]
     for key in options:
         if key not in parameters:

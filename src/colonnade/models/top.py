@@ -80,7 +80,7 @@ def build_top(top: Top, widths: dict[str, int], outputs: int) -> nn.Module:
 def _from_outside(top: Top, widths: dict[str, int], outputs: int) -> nn.Module:
     if top.module is None:
         raise JobError("top.kind = 'module' needs top.module = 'package.module:function'")
-    module = import_function(top.module, "top model")(list(widths.values()), outputs)
+    module = import_function(top.module, "top")(list(widths.values()), outputs)
     if not isinstance(module, nn.Module):
         raise JobError(f"{top.module} returned {type(module).__name__}, not a torch module")
     return module
