@@ -73,6 +73,27 @@ def test_a_csv_and_a_parquet_file_are_matched(files):
     assert np.array_equal(bank.test, telco.test)
 
 
+def test_ids_that_differ_by_their_zeros_are_not_the_same(files):
+    padded = [f"{index:03}" for index in range(COUNT)]
+    tables = files.changed("bank", id=padded) | files.changed("telco", key=np.arange(COUNT))
+    with pytest.raises(DataError, match=r"has the row '000' .* alike but for zeros in front"):
+        assemble(files.job(tables=tables))
+
+
+def test_codes_are_categories_in_training_rows_and_test_rows(files):
+    train = "key,branch\n" + "".join(f"{name},00{n % 2}84\n" for n, name in enumerate(IDS))
+    test = "key,branch\n" + "".join(f"{name},{[84, 10284][n % 2]}\n" for n, name in enumerate(IDS))
+    telco = {}
+    for field, text in (("table", train), ("table_test", test)):
+        (files.folder / f"{field}.csv").write_text(text)
+        telco[field] = str(files.folder / f"{field}.csv")
+    bank = {"table_test": files.path("bank_test", files.tables["bank"])}
+    columns = assemble(files.job(bank, telco)).features["telco"]
+    assert columns.preprocessor.feature_names == ["branch=?", "branch=00084", "branch=00184"]
+    # 84 is not 00084: a code that was not seen in training.
+    assert columns.test[:, 0].all()
+
+
 def test_the_active_party_may_hold_only_the_labels(files):
     data = assemble(files.job({"columns": []}))
     assert data.features["bank"].train is None

@@ -52,6 +52,24 @@ def test_ids_in_csv_keep_their_zeros(tmp_path):
     assert table["x"].to_pylist() == [1, 2]
 
 
+def test_codes_in_csv_keep_their_zeros(tmp_path):
+    path = tmp_path / "bank.csv"
+    rows = "".join(f"{i},1000{i},0.5,0,{i}.25\n" for i in range(1, 9))
+    path.write_text(f"id,branch,rate,flag,icd\n9,00284,0.25,1,008.45\n{rows},,-0.5,,\n")
+    table = TableFile(path, text=["id"]).read(["branch", "rate", "flag", "icd"])
+    assert table["branch"].to_pylist() == ["00284", *(f"1000{i}" for i in range(1, 9)), None]
+    assert table["icd"].to_pylist()[:2] == ["008.45", "1.25"]
+    assert table["rate"].to_pylist() == [0.25, *[0.5] * 8, -0.5]
+    assert table["flag"].to_pylist() == [1, *[0] * 8, None]
+
+
+def test_a_zero_far_down_the_file_counts_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("colonnade.data.tables._CSV_BLOCK_BYTES", 64)
+    path = tmp_path / "bank.csv"
+    path.write_text("id,branch\n" + "".join(f"{i},{i + 100}\n" for i in range(100)) + "100,007\n")
+    assert TableFile(path, text=["id"]).read(["branch"])["branch"].to_pylist()[-1] == "007"
+
+
 def test_csv_without_some_ids(tmp_path):
     path = tmp_path / "bank.csv"
     path.write_text("id,x\na,1\n,2\n")

@@ -189,7 +189,15 @@ def check_aligned(parts: Sequence[FileRows]) -> None:
 
 def _different_ids(first: FileRows, second: FileRows) -> DataError:
     alone = pc.filter(first.ids, pc.invert(pc.is_in(first.ids, value_set=second.ids)))
+    cure = "keep only the rows with common ids in every party's table"
+    if _without_zeros(first).equals(_without_zeros(second)):
+        cure = "they are alike but for zeros in front, so write them the same way in both tables"
     return DataError(
         f"different ids: {first.name} has the row '{alone[0].as_py()}' and {second.name} does not "
-        f"({len(alone)} such rows): keep only the rows with common ids in every party's table"
+        f"({len(alone)} such rows): {cure}"
     )
+
+
+def _without_zeros(rows: FileRows) -> pa.Array:
+    bare = pc.replace_substring_regex(rows.ids, r"^0+([0-9])", r"\1")
+    return bare.take(pc.sort_indices(bare))

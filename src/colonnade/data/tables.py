@@ -30,6 +30,7 @@ _FORMATS = {
 }
 _CSV_BLOCK_BYTES = 16 * 2**20
 """The types of CSV columns are read off the first block, so it should show most of them."""
+_LEADING_ZERO = r"^\s*[+-]?0[0-9]"
 
 
 class TableFile:
@@ -53,11 +54,16 @@ class TableFile:
             raise DataError(
                 f"there is no file {self.path}: check its path in the job or the party file"
             )
+        self._format = _FORMATS[suffix]
+        self._text = tuple(text)
         try:
-            self._file = ds.dataset(str(self.path), format=_format(_FORMATS[suffix], text))
+            self._file = self._open(self._text)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._unreadable(error) from None
         self.names: list[str] = list(self._file.schema.names)
+
+    def _open(self, text: Sequence[str]) -> ds.Dataset:
+        return ds.dataset(str(self.path), format=_format(self._format, text))
 
     def _unreadable(self, error: Exception) -> DataError:
         # Arrow repeats the path before each of its reasons; the last one is the cause.
@@ -69,15 +75,35 @@ class TableFile:
         )
 
     def read(self, columns: Iterable[str]) -> pa.Table:
-        """Read the named columns, each once, and no others."""
+        """Read the named columns, each once, and no others.
+
+        A column of a CSV file that writes a number with a leading zero, such as `00284`, holds
+        codes, and stays text.
+        """
         names = list(dict.fromkeys(columns))
         for name in names:
             if name not in self.names:
                 raise DataError(f"{self.path} has no column '{name}': {nearest(name, self.names)}")
         try:
-            return self._file.to_table(columns={name: ds.field(name) for name in names})
+            file = self._file
+            codes = self._codes(names) if self._format == "csv" else []
+            if codes:
+                file = self._open([*self._text, *codes])
+            return file.to_table(columns={name: ds.field(name) for name in names})
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._unreadable(error) from None
+
+    def _codes(self, names: Sequence[str]) -> list[str]:
+        """The columns that look like numbers, but for zeros in front that a number would lose."""
+        left = [name for name in names if _is_number(self._file.schema.field(name).type)]
+        found: set[str] = set()
+        if left:
+            columns = {name: ds.field(name) for name in left}
+            for batch in self._open([*self._text, *left]).to_batches(columns=columns):
+                for name in left:
+                    zeros = pc.match_substring_regex(batch[name], _LEADING_ZERO)
+                    found |= {name} if pc.any(zeros).as_py() else set()
+        return [name for name in left if name in found]
 
 
 def _format(kind: str, text: Sequence[str]) -> Any:
