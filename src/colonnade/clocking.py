@@ -105,6 +105,7 @@ def reclock(run: Run, job: Job, *, rules: Sequence[Rule] = ()) -> Run:
             weights=run.parties[name].weights,
             best_weights=run.parties[name].best_weights,
             preprocessing=run.parties[name].preprocessing,
+            classes=run.parties[name].classes,
             efforts=run.parties[name].efforts,
         )
         for name, party in clocked.parties.items()

@@ -17,6 +17,7 @@ from colonnade.job.files import dumps, with_sets
 from colonnade.job.records import Job
 from colonnade.job.texts import parse_method
 from colonnade.sweeps import Sweep
+from colonnade.track.chain import printable
 from colonnade.track.table import COSTS, SPENT, comparison_table, plain, spread, toml_text
 from colonnade.trials import OnDone, Task, Trial, train_all
 
@@ -66,7 +67,11 @@ class Comparison:
 
     def table(self, width: int | None = None) -> Table:
         """The rows, to print with rich where there are so many columns of text."""
-        return comparison_table(self.rows(), self.notes(), width)
+        return comparison_table(self.rows(), [*self._positive(), *self.notes()], width)
+
+    def _positive(self) -> list[str]:
+        found = {trial.summary.get("positive") for trial in self.trials if trial.summary}
+        return [f"The positive class is '{printable(name)}'." for name in found if name]
 
     def notes(self) -> list[str]:
         """A sentence for the runs that failed or diverged, by method and reason."""

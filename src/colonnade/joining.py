@@ -243,6 +243,7 @@ class _Part:
             weights=outcome.weights,
             best_weights=outcome.best_weights,
             preprocessing=None if columns.preprocessor is None else columns.preprocessor.to_json(),
+            classes=() if me.part.labels is None else me.part.labels.names,
         )
         facts: dict[str, Any] = {
             "party": me.me,

@@ -246,6 +246,13 @@ def _check(job: Job, data: VerticalData, modules: Mapping[str, nn.Module], metho
         if name not in data.features:
             hint = nearest(name, data.features)
             raise JobError(f"the job has a party '{name}' for which there are no columns: {hint}")
+    positive = job.parties[job.active].positive
+    if positive is not None and str(positive) not in data.labels.names[1:2]:
+        raise JobError(
+            f"parties.{job.active}.positive is {positive!r}, but in the data that is given the "
+            f"classes are {', '.join(data.labels.names) or 'not named'}: give positive to "
+            "cn.vertical instead"
+        )
     for name in modules:
         if name != "top" and name not in job.parties:
             raise JobError(f"a model is given for '{name}', which is no party of the job")

@@ -86,6 +86,7 @@ def simulate_prepared(
         parties,
         prepared.sizes(),
         preprocessing,
+        prepared.data.labels.names,
     )
 
 
@@ -122,6 +123,7 @@ def record(
     parties: Parties,
     sizes: Sizes,
     preprocessing: Mapping[str, str | None],
+    classes: tuple[str, ...] = (),
 ) -> Run:
     """What the parties have at this instant, as a run."""
     job = contract.job
@@ -153,6 +155,7 @@ def record(
                 weights=outcome.weights,
                 best_weights=outcome.best_weights,
                 preprocessing=preprocessing.get(name),
+                classes=classes if name == job.active else (),
             )
             for name, outcome in outcomes.items()
         },

@@ -28,7 +28,30 @@ class Encoded:
     """int64 class codes, or float64 targets."""
     task: Task
     classes: tuple[str, ...]
-    """The class behind each code; empty for regression."""
+    """The class behind each code, of two the positive one last; empty for regression."""
+
+    def with_positive(self, positive: str | int | None) -> Encoded:
+        """The same labels with the code 1 for the class that is to count as positive.
+
+        >>> Encoded(np.array([0, 1, 1]), "binary", ("bad", "good")).with_positive("bad").classes
+        ('good', 'bad')
+        """
+        if positive is None:
+            return self
+        if len(self.classes) != 2:
+            what = f"{len(self.classes)} classes" if self.classes else "quantities"
+            raise DataError(
+                f"positive is {positive!r}, but the labels are {what}: it is for two classes only, "
+                "so leave it out"
+            )
+        if str(positive) not in self.classes:
+            raise DataError(
+                f"positive is {positive!r}, but the labels are {' and '.join(self.classes)}: "
+                "name one of them"
+            )
+        if str(positive) == self.classes[1]:
+            return self
+        return Encoded(1 - self.values, self.task, self.classes[::-1])
 
     @property
     def outputs(self) -> int:

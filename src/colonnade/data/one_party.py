@@ -177,6 +177,9 @@ def _part(
     if party.role == "passive":
         return Part(columns, None, *counts, None, None, mark)
     assert encoded is not None
+    encoded = encoded.with_positive(party.positive)
     own = None if weights is None else check_weights(weights[train_rows], counts[0])
-    labels = Labels(encoded.values[train_rows], encoded.values[test_rows], own)
+    labels = Labels(
+        encoded.values[train_rows], encoded.values[test_rows], own, names=encoded.classes
+    )
     return Part(columns, labels, *counts, encoded.task, encoded.outputs, mark)

@@ -59,6 +59,8 @@ class Labels:
     test: Array
     weights: Array | None = None
     """How much each training row counts; None when all count the same."""
+    names: tuple[str, ...] = ()
+    """The class behind each code, of two the positive one last; empty for regression."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,13 +133,15 @@ def vertical(
     test_labels: Any = None,
     split_seed: int = 0,
     weights: Any = None,
+    positive: str | int | None = None,
 ) -> VerticalData:
     """Build the data of a training from arrays, tensors or frames, one per party, with equal rows.
 
     Rows of arrays and tensors are matched by place, those of pandas frames by their index.
     A share `test` of the rows is held out, unless `test_features` and `test_labels` bring rows
     of their own. Without a `task`, floating labels are regression targets, except two whole
-    values such as 0.0 and 1.0, and other labels are classes. A party whose features are None
+    values such as 0.0 and 1.0, and other labels are classes. Of two classes `positive` is the one
+    that counts as positive; by default the one that sorts last. A party whose features are None
     holds only the labels.
 
     >>> bank, telco = np.ones((100, 4)), np.ones((100, 2))
@@ -158,7 +162,7 @@ def vertical(
         train_rows, test_rows = held_out(count, test, split_seed)
     else:
         train_rows, test_rows = np.arange(count), np.arange(count, len(joined))
-    encoded = encode(joined, task or _guess(joined))
+    encoded = encode(joined, task or _guess(joined)).with_positive(positive)
     columns = {}
     for name, value in features.items():
         own_test = None if test_features is None else _of_party(test_features, name)
@@ -166,7 +170,9 @@ def vertical(
     own = None if weights is None else check_weights(np.asarray(weights), count)[train_rows]
     return VerticalData(
         features=columns,
-        labels=Labels(encoded.values[train_rows], encoded.values[test_rows], own),
+        labels=Labels(
+            encoded.values[train_rows], encoded.values[test_rows], own, names=encoded.classes
+        ),
         task=encoded.task,
         classes=encoded.outputs,
     )

@@ -63,6 +63,7 @@ class PartyFile(Record, frozen=True, kw_only=True):
     label: str | None = None
     label_test: str | None = None
     sample_weight: str | None = None
+    positive: str | int | None = None
     columns: list[str] | None = None
     categorical: list[str] | None = None
     view: str | None = None

@@ -137,6 +137,9 @@ class Party(Record, frozen=True, kw_only=True):
     """The label file of the held-out rows, where labels come as files."""
     sample_weight: str | None = None
     """A column that says how much each row counts. Active party only."""
+    positive: str | int | None = None
+    """Of two classes, the one that counts as positive; by default the one that sorts last. Active
+    party only."""
     columns: list[str] = msgspec.field(default_factory=list)
     """Names or patterns (`PAY_*`) of its feature columns; empty: none of its own at the active
     party, all of its table at a passive one."""
@@ -235,7 +238,7 @@ class Job(Record, frozen=True, kw_only=True):
                 f"parties.{name}.width is {party.width}: it must be {least} or more",
             )
         for name in self.passives:
-            for field in ("label", "label_test", "sample_weight"):
+            for field in ("label", "label_test", "sample_weight", "positive"):
                 require(
                     getattr(self.parties[name], field) is None,
                     f"parties.{name} is passive and cannot have a {field}: "

@@ -10,7 +10,7 @@
     reconciliation.json  where a peer's counts differ
     timeline.parquet, last.safetensors, best.safetensors, preprocessing.json
 
-The active party's also has `history.parquet`, `rounds.parquet` and `summary.json`.
+The active party's also has `history.parquet`, `rounds.parquet`, `classes.json` and `summary.json`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
         for name in ("last", "best")
         if (path / f"{name}.safetensors").exists()
     }
-    preprocessing = path / "preprocessing.json"
+    preprocessing, classes = path / "preprocessing.json", path / "classes.json"
     party = PartyRun(
         fresh=facts["fresh"],
         local=facts["local"],
@@ -130,6 +130,7 @@ def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
         weights=weights.get("last", {}),
         best_weights=weights.get("best"),
         preprocessing=preprocessing.read_text() if preprocessing.exists() else None,
+        classes=tuple(json.loads(classes.read_text())) if classes.exists() else (),
     )
     return party, facts
 

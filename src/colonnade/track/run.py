@@ -57,6 +57,9 @@ class PartyRun:
     best_weights: Weights | None
     preprocessing: str | None = None
     """How the party's table became numbers, as JSON."""
+    classes: tuple[str, ...] = ()
+    """The class behind each code of the labels, of two the positive one last; empty at a passive
+    party, and for a regression."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,16 @@ class Run:
     def best_weights(self) -> dict[str, Weights | None]:
         """Every party's weights of the best round."""
         return {name: party.best_weights for name, party in self.parties.items()}
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes by code, of two the positive one last; none for a regression."""
+        return self.parties[self.job.active].classes
+
+    @property
+    def positive(self) -> str | None:
+        """Of two classes, the one that counts as positive."""
+        return self.classes[1] if len(self.classes) == 2 else None
 
     def bytes(self, purpose: str) -> dict[str, int]:
         """Bytes up and down, counted at the active party, of `training` or `evaluation`.
@@ -138,6 +151,8 @@ class Run:
                 "final": last.get(self.metric.name),
                 "best": self.best(),
             },
+            "classes": list(self.classes),
+            "positive": self.positive,
             "loss": last.get("loss"),
             "target": self.job.train.target,
             "time_to_target_s": reached and reached["time_s"],
@@ -220,7 +235,7 @@ def _rows_table(rows: list[Row], fields: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 def save_party(folder: Path, party: PartyRun) -> None:
-    """Write a party's weights, and how its table became numbers."""
+    """Write a party's weights, how its table became numbers, and what its labels' codes mean."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -229,6 +244,8 @@ def save_party(folder: Path, party: PartyRun) -> None:
             save_file(weights, folder / f"{name}.safetensors")
     if party.preprocessing is not None:
         (folder / "preprocessing.json").write_text(party.preprocessing)
+    if party.classes:
+        (folder / "classes.json").write_text(json.dumps(party.classes, ensure_ascii=False) + "\n")
 
 
 def plot(runs: Mapping[str, list[Run]], against: str) -> go.Figure:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from colonnade.track.chain import printable
 from colonnade.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 SPENT = {"time_to_target_s": "time_s", "rounds_to_target": "rounds", "bytes_to_target": "bytes"}
 """What a run costs in all, where there is no target to cost something."""
+_CLASSES_SHOWN = 8
 GAP = 2
 """What lies between two columns."""
 
@@ -201,7 +203,21 @@ def run_table(summary: Mapping[str, Any]) -> RenderableType:
         f"{show_seconds(summary['time_s'])}, {summary['rounds']} rounds "
         f"({summary['epochs']:.3g} epochs), {show_bytes(summary['bytes']['total'])}",
     )
+    if summary["classes"]:
+        facts.add_row("classes", class_text(summary["classes"]))
     return Group(facts, "", _party_table(summary))
+
+
+def class_text(classes: Sequence[str]) -> str:
+    """The classes of a task, and of two which is positive.
+
+    >>> class_text(["bad", "good"]), class_text(list("abcdefghijkl"))
+    ("bad, good ('good' is positive)", '12: a, b, c, d, e, f, g, h, …')
+    """
+    shown = ", ".join(printable(name) for name in classes[:_CLASSES_SHOWN])
+    if len(classes) == 2:
+        return f"{shown} ('{printable(classes[1])}' is positive)"
+    return f"{len(classes)}: {shown}{', …' if len(classes) > _CLASSES_SHOWN else ''}"
 
 
 def _value(final: float | None, best: float | None) -> str:
