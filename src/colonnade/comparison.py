@@ -18,6 +18,7 @@ from colonnade.job.records import Job
 from colonnade.job.texts import parse_method
 from colonnade.sweeps import Sweep
 from colonnade.track.chain import printable
+from colonnade.track.folder import check_folder
 from colonnade.track.table import COSTS, SPENT, comparison_table, plain, spread, toml_text
 from colonnade.trials import OnDone, Task, Trial, train_all
 
@@ -186,10 +187,24 @@ def compare(
         for seed in dict.fromkeys(seeds):
             folder = None if out is None else run_folder(out, label, seed)
             tasks.append((label, msgspec.structs.replace(each, seed=seed), folder))
+    if out is not None:
+        _check_folder(Path(out), tasks)
     result = Comparison(train_all(tasks, workers, on_done))
     if out is not None:
         result.save(out)
     return result
+
+
+def _check_folder(out: Path, tasks: Sequence[Task]) -> None:
+    """Refuse a folder with runs that are none of these; the same ones are trained again."""
+    check_folder(out, "compare")
+    known = {folder: dumps(job) for _, job, folder in tasks}
+    for path in sorted(out.glob("runs/*/*/job.toml")):
+        if known.get(path.parent) != path.read_text(errors="replace"):
+            raise RequestError(
+                f"{out} holds another comparison, with a run in {path.parent}: "
+                "choose another folder"
+            )
 
 
 def run_folder(out: str | Path, label: str, seed: int) -> Path:

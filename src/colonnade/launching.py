@@ -20,6 +20,7 @@ from colonnade.job.party_file import PartyFile
 from colonnade.job.records import Job
 from colonnade.provision import check_keys, new_keys, provide
 from colonnade.simulation import with_efforts
+from colonnade.track.folder import check_folder
 from colonnade.track.history import Row
 from colonnade.track.metrics import METRICS
 from colonnade.track.party_folder import is_complete, is_done, read_party
@@ -99,13 +100,10 @@ with colonnade keys issue nowhere --party clinic
 
 def claim(folder: Path, job: Job) -> None:
     """Make a run folder, unless a run of another job is in it."""
-    path, text = folder / "job.toml", dumps(job)
-    if path.exists() and path.read_text() != text:
-        raise RequestError(
-            f"{folder} holds a run of another job: choose another folder, or launch {path}"
-        )
+    text = dumps(job)
+    check_folder(folder, "launch", text)
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    (folder / "job.toml").write_text(text)
 
 
 def finished(folder: Path, job: Job) -> bool:

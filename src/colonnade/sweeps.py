@@ -17,6 +17,7 @@ from colonnade.job.files import to_tables, with_sets
 from colonnade.job.records import Job
 from colonnade.job.trust import outside_names
 from colonnade.outside import check_allowed
+from colonnade.track.folder import check_folder
 from colonnade.track.table import sweep_table, toml_text
 from colonnade.trials import OnDone, Trial, train_all
 
@@ -145,6 +146,7 @@ def sweep(
         ...     sweep(job, grid, out=folder, workers=1).best().sets
         ['parties.*.optimizer.lr=0.2']
     """
+    check_folder(Path(out), "sweep")
     folder = Path(out) / "points"
     plan = list(_plan(job, grid, seeds))
     files = {label: folder / f"{_digest(point)}.json" for label, point, _ in plan}

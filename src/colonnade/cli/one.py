@@ -42,10 +42,15 @@ def simulate(
 
     Example: colonnade simulate digits --method fedbcd:updates=5 --out runs/digits
     """
+    from colonnade.job.files import dumps
+    from colonnade.track.folder import check_folder
+
     if threads < 1:
         raise RequestError(f"--threads is {threads}: it must be 1 or more")
     record = read_job(job, sets, method, seed, allow)
     check_out(out)
+    if out is not None:
+        check_folder(out, "simulate", dumps(record))
     run = _follow(record, threads, quiet)
     if out is not None:
         run.save(out)

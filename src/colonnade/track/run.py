@@ -17,6 +17,7 @@ from colonnade.job.records import Job
 from colonnade.party.learner import Weights
 from colonnade.party.null import Sizes
 from colonnade.policies.view import Action, Effort
+from colonnade.track.folder import check_folder
 from colonnade.track.history import Row
 from colonnade.track.metrics import Metric
 from colonnade.wire.ledger import Entry
@@ -182,9 +183,11 @@ class Run:
     def save(self, folder: str | Path) -> Path:
         """Write the run folder: job, history, timeline, ledger, summary, and each party's weights.
 
-        What belongs to one party only (weights, preprocessing) lies in its own sub-folder.
+        What belongs to one party only (weights, preprocessing) lies in its own sub-folder. A folder
+        that holds another run is refused.
         """
         out = Path(folder)
+        check_folder(out, "simulate", dumps(self.job))
         for name, party in self.parties.items():
             save_party(out / "parties" / name, party)
         self.save_figures(out)

@@ -1,0 +1,46 @@
+"""What a folder holds already: two runs must never share one, nor a run and a comparison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from colonnade.errors import RequestError
+
+Kind = Literal["simulate", "launch", "compare", "sweep"]
+_LAUNCHED = ("party.json", "lock", "start.json", "ledger.chain")
+"""Files of a party that took part over the network."""
+
+
+def check_folder(folder: Path, kind: Kind, job: str = "") -> None:
+    """Refuse a folder that holds something else than what is about to be written there.
+
+    `job` is the TOML of the job that is to be simulated or launched.
+
+    >>> check_folder(Path("runs/none-such"), "simulate", "")
+    """
+    found = _other(folder, kind, job)
+    if found is not None:
+        raise RequestError(f"{folder} holds {found}")
+
+
+def _other(folder: Path, kind: Kind, job: str) -> str | None:
+    another = "choose another folder"
+    if kind != "compare" and (folder / "comparison.json").exists():
+        return f"a comparison: {another}"
+    if kind != "sweep" and (folder / "sweep.json").exists():
+        return f"a sweep: {another}"
+    path = folder / "job.toml"
+    if not path.exists():
+        return None
+    if kind in ("compare", "sweep"):
+        return f"a run: {another}"
+    if path.read_text(errors="replace") != job:
+        return f"a run of another job: {another}, or {kind} {path}"
+    parties = list((folder / "parties").glob("*"))
+    launched = any((party / file).exists() for party in parties for file in _LAUNCHED)
+    if kind == "simulate" and launched:
+        return f"this job as it was launched: {another}"
+    if kind == "launch" and not launched and (folder / "summary.json").exists():
+        return f"this job as it was simulated: {another}"
+    return None
