@@ -224,8 +224,11 @@ def _tuned(job: Job, tuned: Sweep | None) -> Job:
 def _check(jobs: Sequence[Job]) -> None:
     """Refuse here what would else be refused after hours, when that method's turn has come."""
     from colonnade.data.assemble import assemble
+    from colonnade.naming import check_names
     from colonnade.prepare import prepare
 
+    for job in jobs:
+        check_names(job)
     data = assemble(jobs[0])
     for job in jobs:
         prepare(job, data)

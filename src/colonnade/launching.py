@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from colonnade import methods
 from colonnade.errors import FailedError, RequestError, StoppedError
 from colonnade.job.files import dumps
-from colonnade.job.party_file import PartyFile
+from colonnade.job.party_file import PartyFile, own_job
 from colonnade.job.records import Job
+from colonnade.naming import check_names
 from colonnade.provision import check_keys, new_keys, provide
 from colonnade.simulation import with_efforts
 from colonnade.track.folder import check_folder
@@ -74,7 +75,10 @@ def launch(
         colonnade.errors.RequestError: there is no certificate of clinic in nowhere: make one \
 with colonnade keys issue nowhere --party clinic
     """
-    methods.build(job.method)
+    for name in job.parties:
+        file = (files or {}).get(name)
+        own = job if file is None else own_job(job, name, file)
+        check_names(own, [name], thorough=False)
     if emulate is not None:
         Emulation.parse(emulate)
     with TemporaryDirectory(prefix="colonnade-") as name:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import nn
 
-from colonnade import methods
 from colonnade.data.one_party import Part, assemble_party
 from colonnade.errors import JobError, RequestError
 from colonnade.job.kinds import kinds
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
 from colonnade.job.terms import digest, terms
+from colonnade.naming import check_names
 from colonnade.party.active import Active
 from colonnade.party.attend import Seat
 from colonnade.party.build import Bottom, Ground, build_active, build_bottom, build_passive
@@ -24,7 +24,7 @@ from colonnade.party.objective import Objective, Task
 from colonnade.party.passive import Passive
 from colonnade.party.setup import Setup
 from colonnade.policies.view import Role
-from colonnade.prepare import Contract, own_method
+from colonnade.prepare import Contract
 from colonnade.track.checkpoints import Store
 from colonnade.track.metrics import Metric, choose
 from colonnade.wire.messages import Hello, Welcome
@@ -158,8 +158,7 @@ def participant(job: Job, me: str, policy: Policy | None = None) -> Participant:
     16
     """
     policy = policy or Policy()
-    method = methods.build(job.method)
-    own_method(method, job, me)
+    method = check_names(job, [me])
     if method.exchange.shares_labels and job.train.labels == "private":
         raise JobError(
             "this method shows the labels to passive parties and train.labels is 'private': "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -17,6 +16,7 @@ from colonnade.errors import JobError, nearest
 from colonnade.job.records import Job, first_step
 from colonnade.job.terms import digest
 from colonnade.job.terms import terms as terms_of
+from colonnade.naming import check_names, own_method
 from colonnade.party.active import Active
 from colonnade.party.attend import Seat
 from colonnade.party.build import DTYPES, Bottom, Ground, build_active, build_bottom, build_passive
@@ -129,20 +129,6 @@ class Contract:
         )
 
 
-def own_method(method: Method, job: Job, name: str) -> Method:
-    """The method with what a party has of its own."""
-    party = job.parties[name]
-    misplaced = "gradient" if name == job.active else "top"
-    if misplaced in party.compress:
-        cure = {
-            "gradient": "gradients go down: set it for the passive party that gets them",
-            "top": f"the top model is the active party's: set it for {job.active}",
-        }
-        raise JobError(f"parties.{name}.compress.{misplaced} has no effect: {cure[misplaced]}")
-    axes: dict[str, Any] = {"compress": party.compress} if party.compress else {}
-    return methods.composed(method, axes | ({"step": party.step} if party.step else {}))
-
-
 @dataclass(frozen=True)
 class Prepared:
     """A job with its data read and its models built."""
@@ -214,11 +200,9 @@ def prepare(
     models: Mapping[str, nn.Module] | None = None,
 ) -> Prepared:
     """Read the data, build or copy the models, and check that everything fits together."""
-    method = methods.build(job.method)
-    data = assemble(job) if data is None else data
     modules = dict(models or {})
-    for name in job.parties:
-        own_method(method, job, name)
+    method = check_names(job, ready=modules)
+    data = assemble(job) if data is None else data
     _check(job, data, modules, method)
     bottoms = {
         name: build_bottom(job, name, data.features[name], modules.get(name))

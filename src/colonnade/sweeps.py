@@ -16,6 +16,7 @@ from colonnade.errors import FailedError, JobError, RequestError
 from colonnade.job.files import to_tables, with_sets
 from colonnade.job.records import Job
 from colonnade.job.trust import outside_names
+from colonnade.naming import check_names
 from colonnade.outside import check_allowed
 from colonnade.track.folder import check_folder
 from colonnade.track.table import sweep_table, toml_text
@@ -188,7 +189,7 @@ def _plan(
         texts = [f"{field}={toml_text(value)}" for field, value in settings.items()]
         for seed in dict.fromkeys(seeds):
             point = with_sets(job, *texts, f"seed={seed}")
-            methods.build(point.method)
+            check_names(point)
             yield f"{', '.join(texts)}, seed {seed}", point, settings
 
 

@@ -56,10 +56,9 @@ def find(name: str) -> MethodFunction:
 def _from_outside(name: str) -> MethodFunction:
     first, _, rest = name.partition(":")
     if "=" in rest or first in known():
-        options = rest.replace(":", ", ")
         raise JobError(
-            f"method.name is '{name}': options are fields of their own beside the name, so name it "
-            f"{first} and set {options}"
+            f"method.name is '{name}': options are keys of their own beside the name, as in "
+            f'{{ name = "{first}", … }}'
         )
     return import_function(name, "method")
 
@@ -85,6 +84,10 @@ def build(table: Mapping[str, Any]) -> Method:
             hint = nearest(key, known_keys) if parameters else "it has none"
             raise JobError(f"the method {name} has no option '{key}': {hint}")
         options[key] = _checked(name, key, value, hints.get(key))
+    try:
+        inspect.signature(function).bind(**options)
+    except TypeError as error:
+        raise JobError(f"the method {name} lacks an option: {error}") from None
     method = function(**options)
     if not isinstance(method, Method):
         raise JobError(f"{name} returned {type(method).__name__}: it must return a Method")

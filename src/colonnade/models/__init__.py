@@ -45,6 +45,20 @@ def build(table: Mapping[str, Any], row_shape: tuple[int, ...], where: str) -> n
       (1): Linear(in_features=5, out_features=3, bias=True)
     )
     """
+    function, options = find(table, where)
+    model = function(row_shape, **options)
+    if not isinstance(model, nn.Module):
+        name = table.get("name", "mlp")
+        raise JobError(f"{where}: {name} returned {type(model).__name__}, not a torch module")
+    return model
+
+
+def find(table: Mapping[str, Any], where: str) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """The function that a model's table names, and its options, which it takes.
+
+    >>> find({"name": "linear", "embedding": 3}, "parties.bank.model")[1]
+    {'embedding': 3}
+    """
     options = dict(table)
     name = options.pop("name", "mlp")
     if not isinstance(name, str):
@@ -55,15 +69,19 @@ def build(table: Mapping[str, Any], row_shape: tuple[int, ...], where: str) -> n
         function = known()[name]
     else:
         raise JobError(f"{where}: there is no model '{name}': {nearest(name, known())}")
-    parameters = [p for p in inspect.signature(function).parameters if p != "row_shape"]
+    signature = inspect.signature(function)
+    parameters = [p for p in signature.parameters if p != "row_shape"]
     for key in options:
         if key not in parameters:
             raise JobError(f"{where}: {name} has no option '{key}': {nearest(key, parameters)}")
     _check_types(function, options, where)
-    model = function(row_shape, **options)
-    if not isinstance(model, nn.Module):
-        raise JobError(f"{where}: {name} returned {type(model).__name__}, not a torch module")
-    return model
+    try:
+        signature.bind((), **options)
+    except TypeError as error:
+        raise JobError(
+            f"{where}: {name} is called with the shape of a row and its options: {error}"
+        ) from None
+    return function, options
 
 
 def _check_types(function: ModelFunction, options: Mapping[str, Any], where: str) -> None:

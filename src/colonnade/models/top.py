@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import nn
@@ -77,10 +79,23 @@ def build_top(top: Top, widths: dict[str, int], outputs: int) -> nn.Module:
     return Split(nn.Sequential(*layers, nn.Linear(width, outputs, bias=top.bias)))
 
 
-def _from_outside(top: Top, widths: dict[str, int], outputs: int) -> nn.Module:
+def find_top(top: Top) -> Callable[..., Any]:
+    """The function of a top model of one's own."""
     if top.module is None:
         raise JobError("top.kind = 'module' needs top.module = 'package.module:function'")
-    module = import_function(top.module, "top")(list(widths.values()), outputs)
+    function = import_function(top.module, "top")
+    try:
+        inspect.signature(function).bind([], 1)
+    except TypeError as error:
+        raise JobError(
+            f"{top.module} is called with the list of embedding widths and the number of outputs: "
+            f"{error}"
+        ) from None
+    return function
+
+
+def _from_outside(top: Top, widths: dict[str, int], outputs: int) -> nn.Module:
+    module = find_top(top)(list(widths.values()), outputs)
     if not isinstance(module, nn.Module):
         raise JobError(f"{top.module} returned {type(module).__name__}, not a torch module")
     return module

@@ -101,10 +101,10 @@ def _width(module: nn.Module, rows: torch.Tensor, name: str) -> int:
     try:
         with evaluating(module):
             embedding = module(rows)
-    except RuntimeError as error:
+    except Exception as error:  # A model of one's own may raise anything.
         raise JobError(
             f"the model of {name} cannot read rows of shape {tuple(rows.shape[1:])}: {error}"
-        ) from None
+        ) from error
     if not isinstance(embedding, torch.Tensor) or embedding.dim() != 2:
         shape = tuple(embedding.shape) if isinstance(embedding, torch.Tensor) else embedding
         raise JobError(f"the model of {name} must return [rows, width], it returned {shape}")
@@ -140,7 +140,26 @@ class Ground:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(secret_seed(self.job, self.job.active) + 1)
                 top = build_top(self.job.top, self.widths, self.objective.outputs)
-        return top.to(device=bottom.device, dtype=DTYPES[self.job.train.dtype]).train()
+        top = top.to(device=bottom.device, dtype=DTYPES[self.job.train.dtype]).train()
+        if self.top is not None or self.job.top.kind == "module":
+            self._try(top, bottom.device)
+        return top
+
+    def _try(self, top: nn.Module, device: torch.device) -> None:
+        """Refuse a top model of one's own that does not make predictions of embeddings."""
+        dtype, wanted = DTYPES[self.job.train.dtype], (2, self.objective.outputs)
+        rows = [torch.zeros(2, width, dtype=dtype, device=device) for width in self.widths.values()]
+        takes = f"the list of the parties' embeddings, {', '.join(map(str, self.widths.values()))}"
+        try:
+            with torch.random.fork_rng(devices=[]), evaluating(top):
+                prediction = top(rows)
+        except Exception as error:  # It is somebody's own and may raise anything.
+            raise JobError(f"the top model cannot read {takes} wide: {error}") from error
+        shape = tuple(getattr(prediction, "shape", ())) or type(prediction).__name__
+        if shape != wanted:
+            raise JobError(
+                f"the top model must return [rows, {wanted[1]}]; of 2 rows it gave {shape}"
+            )
 
 
 def build_passive(ground: Ground, name: str, bottom: Bottom) -> TorchPassive:

@@ -86,9 +86,37 @@ def build_schedule(
 ) -> tuple[lr_scheduler.LRScheduler, bool]:
     """The schedule of a table such as `{ name = "StepLR", step_size = 30 }`, and whether it steps
     every round (`every = "round"`) instead of every epoch."""
+    options, by_round = _timed(table, where)
+    found, options = _look_up(options, SCHEDULES, "schedule", where)
+    return _construct(found, optimizer, options, where), by_round
+
+
+def check_tables(
+    optimizer: Mapping[str, Any], schedule: Mapping[str, Any] | None, where: str, thorough: bool
+) -> None:
+    """Look up an optimizer and its schedule; a thorough check also tries them on two weights.
+
+    >>> check_tables({"name": "sgd", "lr": -1}, None, "top", thorough=True)
+    Traceback (most recent call last):
+    colonnade.errors.JobError: top.optimizer: Invalid learning rate: -1
+    """
+    _look_up(optimizer, OPTIMIZERS, "optimizer", f"{where}.optimizer")
+    if schedule is not None:
+        _look_up(
+            _timed(schedule, f"{where}.schedule")[0], SCHEDULES, "schedule", f"{where}.schedule"
+        )
+    if thorough:
+        weights = [torch.nn.Parameter(torch.zeros(1, 2))]
+        built = build_optimizer(optimizer, weights, f"{where}.optimizer")
+        assert built is not None
+        if schedule is not None:
+            build_schedule(schedule, built, f"{where}.schedule")
+
+
+def _timed(table: Mapping[str, Any], where: str) -> tuple[dict[str, Any], bool]:
+    """A schedule's table without `every`, and whether that is every round."""
     options = dict(table)
     every = options.pop("every", "epoch")
     if every not in ("epoch", "round"):
         raise JobError(f"{where}.every is {every!r}: write 'epoch' or 'round'")
-    found, options = _look_up(options, SCHEDULES, "schedule", where)
-    return _construct(found, optimizer, options, where), every == "round"
+    return options, every == "round"

@@ -1,0 +1,69 @@
+"""What a job names is looked up before any data is read: methods, models, optimizers, metrics.
+
+Reading a large table takes long, and a slip of the pen should not have to wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from colonnade import methods, models
+from colonnade.errors import JobError, nearest
+from colonnade.job.records import Job
+from colonnade.models.top import find_top
+from colonnade.party.method import Method
+from colonnade.party.optim import check_tables
+from colonnade.track.metrics import METRICS
+
+
+def check_names(
+    job: Job,
+    parties: Iterable[str] | None = None,
+    *,
+    ready: Iterable[str] = (),
+    thorough: bool = True,
+) -> Method:
+    """The job's method, once everything is known that these parties (else all) would use.
+
+    Models that are `ready`, by party and `"top"`, are not the job's to name. A check that is not
+    `thorough` leaves out the values of options, for which torch has to load more.
+
+    >>> from colonnade.job import load
+    >>> check_names(load("digits", ["parties.lab.optimizer.name=adm"]))
+    Traceback (most recent call last):
+    colonnade.errors.JobError: parties.lab.optimizer: torch has no optimizer 'adm': did you mean \
+'adam'?
+    """
+    chosen, made = list(job.parties if parties is None else parties), set(ready)
+    method = methods.build(job.method)
+    for name in chosen:
+        own_method(method, job, name)
+    for metric in (job.train.metric, *job.train.extra_metrics):
+        if metric not in METRICS and metric != "auto":
+            raise JobError(f"there is no metric '{metric}': {nearest(metric, METRICS)}")
+    needs_top = job.active in chosen or method.exchange.shares_labels
+    if job.top.kind == "module" and needs_top and "top" not in made:
+        find_top(job.top)
+    for name in chosen:
+        party, where = job.parties[name], f"parties.{name}"
+        if name not in made:
+            models.find(party.model, f"{where}.model")
+        check_tables(party.optimizer, party.schedule, where, thorough)
+        if name == job.active and job.top.optimizer is not None:
+            check_tables(job.top.optimizer, None, "top", thorough)
+    return method
+
+
+def own_method(method: Method, job: Job, name: str) -> Method:
+    """The method with what a party has of its own."""
+    party = job.parties[name]
+    misplaced = "gradient" if name == job.active else "top"
+    if misplaced in party.compress:
+        cure = {
+            "gradient": "gradients go down: set it for the passive party that gets them",
+            "top": f"the top model is the active party's: set it for {job.active}",
+        }
+        raise JobError(f"parties.{name}.compress.{misplaced} has no effect: {cure[misplaced]}")
+    axes: dict[str, Any] = {"compress": party.compress} if party.compress else {}
+    return methods.composed(method, axes | ({"step": party.step} if party.step else {}))
