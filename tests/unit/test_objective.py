@@ -132,7 +132,7 @@ def test_wrong_schedules(table, words):
 
 def test_metrics_fit_their_task():
     assert choose("auto", "regression", 1).name == "mae"
-    with pytest.raises(JobError, match="choose mae"):
+    with pytest.raises(JobError, match="choose one of mae, rmse, r2"):
         choose("auc", "regression", 1)
     with pytest.raises(JobError, match="with 4 classes"):
         choose("top5", "multiclass", 4)

@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -21,6 +21,7 @@ R = TypeVar("R", bound=Record)
 
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<key>.+?)`(?: - at `\$\.?(?P<at>.*)`)?$")
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<at>.*)`)?$", re.DOTALL)
+_CHOICE = re.compile(r"^Invalid enum value '(?P<value>.*)'$", re.DOTALL)
 _QUANTITIES = re.compile(r"^(network|compute|timeouts)\b")
 _FILES = ("table", "table_test", "label", "label_test")
 
@@ -77,6 +78,10 @@ def convert(plain: Mapping[str, Any], record: type[R], whole: str) -> R:
 
 def _fields_at(root: type[Record], at: str) -> Iterable[str]:
     """The field names of the record at a path like `train` or `parties[...]`."""
+    return tuple(_record_at(root, at).__struct_fields__)
+
+
+def _record_at(root: type[Record], at: str) -> type[Record]:
     record: Any = root
     for step in re.findall(r"[A-Za-z_]+|\[\.\.\.\]", at):
         hint = get_type_hints(record).get(step) if step != "[...]" else None
@@ -85,7 +90,25 @@ def _fields_at(root: type[Record], at: str) -> Iterable[str]:
         for candidate in (hint, *getattr(hint, "__args__", ())):
             if isinstance(candidate, type) and issubclass(candidate, Record):
                 record = candidate
-    return tuple(record.__struct_fields__)
+    found: type[Record] = record
+    return found
+
+
+def _choose(root: type[Record], at: str, value: str) -> str:
+    """The sentence for a word that is none of those a field takes."""
+    path, _, field = at.rpartition(".")
+    known = _words(get_type_hints(_record_at(root, path))[field])
+    close = nearest(value, known)
+    hint = f"{close} " if close.startswith("did") else ""
+    where = at.replace("[...]", ".*")
+    return f"{where} is '{value}': {hint}choose one of {', '.join(known)}"
+
+
+def _words(hint: Any) -> list[str]:
+    """All words that a type such as `Literal["a", "b"] | None` allows."""
+    if get_origin(hint) is Literal:
+        return [word for word in get_args(hint) if isinstance(word, str)]
+    return [word for part in get_args(hint) for word in _words(part)]
 
 
 def _sentence(message: str, root: type[Record], whole: str) -> str:
@@ -97,6 +120,9 @@ def _sentence(message: str, root: type[Record], whole: str) -> str:
         return f"unknown key '{key}'{where}: {nearest(key, _fields_at(root, at))}"
     match = _AT.match(message)
     assert match is not None
+    choices = _CHOICE.match(match["what"])
+    if choices and match["at"]:
+        return _choose(root, match["at"], choices["value"])
     what = match["what"].replace("`", "")
     where = (match["at"] or whole).replace("[...]", ".*")
     where = where.replace("link.", "").replace("costs.", "").replace("overrides.", "")

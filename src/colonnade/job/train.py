@@ -7,7 +7,22 @@ from typing import Literal
 
 import msgspec
 
-from colonnade.errors import JobError
+from colonnade.errors import JobError, nearest
+
+METRIC_TASKS: dict[str, tuple[str, ...]] = {
+    "accuracy": ("binary", "multiclass"),
+    "top5": ("multiclass",),
+    "auc": ("binary", "multiclass"),
+    "pr_auc": ("binary", "multiclass"),
+    "f1": ("binary", "multiclass"),
+    "log_loss": ("binary", "multiclass"),
+    "brier": ("binary", "multiclass"),
+    "ece": ("binary", "multiclass"),
+    "mae": ("regression",),
+    "rmse": ("regression",),
+    "r2": ("regression",),
+}
+"""The metrics, and the tasks that they fit; `colonnade.track.metrics` computes them."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -18,6 +33,20 @@ def require(condition: bool, sentence: str) -> None:
     """Refuse a record with a sentence unless the condition holds."""
     if not condition:
         raise JobError(sentence)
+
+
+def _no_metric(name: str) -> str:
+    """The sentence for a metric that is none; what a job's task is shows only with its data."""
+    close = nearest(name, METRIC_TASKS)
+    hint = f"{close} " if close.startswith("did") else ""
+    fitting = {
+        task: ", ".join(metric for metric, tasks in METRIC_TASKS.items() if task in tasks)
+        for task in ("binary", "multiclass", "regression")
+    }
+    return (
+        f"train.metric: there is no metric '{name}': {hint}For two classes choose one of "
+        f"{fitting['binary']}; for more also top5; for quantities {fitting['regression']}"
+    )
 
 
 class Train(Record, frozen=True, kw_only=True):
@@ -44,7 +73,7 @@ class Train(Record, frozen=True, kw_only=True):
     clip_norm: float | None = None
     """Each party scales its own gradients down to this norm; nobody sees the joint gradient."""
     dtype: Literal["float32", "float64"] = "float32"
-    metric: Literal["auto", "accuracy", "top5", "auc", "f1", "mae"] = "auto"
+    metric: str = "auto"
     """`auto`: auc for two classes, accuracy for more, mae for quantities."""
     extra_metrics: list[str] = []
     """Metrics to record beside `metric`."""
@@ -80,6 +109,8 @@ class Train(Record, frozen=True, kw_only=True):
             self.stop == "end" or self.target is not None,
             "train.stop is 'target' but there is no train.target: set one",
         )
+        for name in (self.metric, *self.extra_metrics):
+            require(name in METRIC_TASKS or name == self.metric == "auto", _no_metric(name))
         self.evaluation_period()
 
     def evaluation_period(self) -> tuple[int, Literal["epoch", "round"]] | None:

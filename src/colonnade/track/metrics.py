@@ -1,4 +1,8 @@
-"""The metrics, by name. scikit-learn computes them."""
+"""The metrics, by name. scikit-learn computes most of them.
+
+Scores are what the top model returns: logits of classes, one of the positive class where there are
+two and the loss is `bce`, or predicted quantities.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.errors import DataError, JobError, nearest
+from colonnade.errors import DataError, JobError
+from colonnade.job.train import METRIC_TASKS
 
 Floats = NDArray[np.floating[Any]]
 Labels = NDArray[Any]
+CALIBRATION_BINS = 15
 
 
 def _classes(scores: Floats) -> NDArray[np.int64]:
@@ -32,21 +38,77 @@ def _top5(scores: Floats, labels: Labels) -> float:
     return float(top_k_accuracy_score(labels, scores, k=5, labels=range(scores.shape[1])))
 
 
+def _shares(scores: Floats) -> Floats:
+    """The probability of every class, for one score also of the class that it speaks against."""
+    return np.asarray(np.exp(_log_shares(scores)))
+
+
+def _log_shares(scores: Floats) -> Floats:
+    if scores.shape[1] == 1:
+        return np.hstack([-np.logaddexp(0, scores), -np.logaddexp(0, -scores)])
+    return np.asarray(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
+
+
+def _margin(scores: Floats) -> Floats:
+    """What orders the rows of two classes."""
+    return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+
+
+def _need_every_class(name: str, scores: Floats, labels: Labels) -> None:
+    if len(np.unique(labels)) < max(2, scores.shape[1]):
+        raise DataError(
+            f"{name} needs every class among the held-out rows: hold out more, or choose accuracy"
+        )
+
+
 def _auc(scores: Floats, labels: Labels) -> float:
     from sklearn.metrics import roc_auc_score
 
-    classes = max(2, scores.shape[1])
-    if len(np.unique(labels)) < classes:
-        raise DataError(
-            "auc needs every class among the held-out rows: hold out more, or choose accuracy"
-        )
-    if scores.shape[1] == 1:
-        return float(roc_auc_score(labels, scores[:, 0]))
-    if scores.shape[1] == 2:
-        return float(roc_auc_score(labels, scores[:, 1] - scores[:, 0]))
+    _need_every_class("auc", scores, labels)
+    if scores.shape[1] <= 2:
+        return float(roc_auc_score(labels, _margin(scores)))
     shares = np.exp(scores - scores.max(axis=1, keepdims=True))
     shares = shares / shares.sum(axis=1, keepdims=True)
     return float(roc_auc_score(labels, shares, multi_class="ovr"))
+
+
+def _pr_auc(scores: Floats, labels: Labels) -> float:
+    """Average precision; of more classes the mean, each against the others."""
+    from sklearn.metrics import average_precision_score
+
+    _need_every_class("pr_auc", scores, labels)
+    if scores.shape[1] <= 2:
+        return float(average_precision_score(labels, _margin(scores)))
+    return float(average_precision_score(_one_hot(scores, labels), _shares(scores)))
+
+
+def _one_hot(scores: Floats, labels: Labels) -> NDArray[np.bool_]:
+    return np.asarray(labels[:, None] == np.arange(max(2, scores.shape[1])))
+
+
+def _log_loss(scores: Floats, labels: Labels) -> float:
+    # From the scores themselves: a probability that is rounded to 0 has no logarithm.
+    of_label = _log_shares(scores)[np.arange(len(labels)), labels.astype(np.int64)]
+    return float(-of_label.mean())
+
+
+def _brier(scores: Floats, labels: Labels) -> float:
+    """The mean squared error of the probabilities: of the positive class, or of all of more."""
+    errors = (_shares(scores) - _one_hot(scores, labels)) ** 2
+    return float(errors[:, 1].mean() if errors.shape[1] == 2 else errors.sum(axis=1).mean())
+
+
+def _ece(scores: Floats, labels: Labels) -> float:
+    """Expected calibration error over 15 bins of equal width: how far probabilities are from
+    frequencies. Of two classes for the positive one, of more for the predicted one."""
+    shares = _shares(scores)
+    if shares.shape[1] == 2:
+        claimed, came = shares[:, 1], labels == 1
+    else:
+        claimed, came = shares.max(axis=1), labels == _classes(scores)
+    bins = np.searchsorted(np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1], claimed)
+    gaps = np.bincount(bins, weights=claimed - came, minlength=CALIBRATION_BINS)
+    return float(np.abs(gaps).sum() / len(labels))
 
 
 def _f1(scores: Floats, labels: Labels) -> float:
@@ -60,6 +122,22 @@ def _mae(scores: Floats, labels: Labels) -> float:
     from sklearn.metrics import mean_absolute_error
 
     return float(mean_absolute_error(labels, scores[:, 0]))
+
+
+def _rmse(scores: Floats, labels: Labels) -> float:
+    from sklearn.metrics import mean_squared_error
+
+    return float(mean_squared_error(labels, scores[:, 0]) ** 0.5)
+
+
+def _r2(scores: Floats, labels: Labels) -> float:
+    from sklearn.metrics import r2_score
+
+    if len(np.unique(labels)) < 2:
+        raise DataError(
+            "r2 needs held-out targets that differ from each other: hold out more, or choose rmse"
+        )
+    return float(r2_score(labels, scores[:, 0]))
 
 
 @dataclass(frozen=True)
@@ -82,15 +160,23 @@ class Metric:
         return value >= target if self.higher_is_better else value <= target
 
 
+_MEASURES: dict[str, Callable[[Floats, Labels], float]] = {
+    "accuracy": _accuracy,
+    "top5": _top5,
+    "auc": _auc,
+    "pr_auc": _pr_auc,
+    "f1": _f1,
+    "log_loss": _log_loss,
+    "brier": _brier,
+    "ece": _ece,
+    "mae": _mae,
+    "rmse": _rmse,
+    "r2": _r2,
+}
+_LOWER_IS_BETTER = ("log_loss", "brier", "ece", "mae", "rmse")
 METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("accuracy", _accuracy, ("binary", "multiclass")),
-        Metric("top5", _top5, ("multiclass",)),
-        Metric("auc", _auc, ("binary", "multiclass")),
-        Metric("f1", _f1, ("binary", "multiclass")),
-        Metric("mae", _mae, ("regression",), higher_is_better=False),
-    )
+    name: Metric(name, _MEASURES[name], tasks, name not in _LOWER_IS_BETTER)
+    for name, tasks in METRIC_TASKS.items()
 }
 DEFAULT = {"binary": "auc", "multiclass": "accuracy", "regression": "mae"}
 
@@ -101,16 +187,17 @@ def choose(name: str, task: str, classes: int) -> Metric:
     >>> choose("auto", "binary", 2).name
     'auc'
     """
-    name = DEFAULT[task] if name == "auto" else name
-    if name not in METRICS:
-        raise JobError(f"there is no metric '{name}': {nearest(name, METRICS)}")
-    metric = METRICS[name]
-    fitting = [other.name for other in METRICS.values() if task in other.tasks]
-    if task not in metric.tasks or (name == "top5" and classes <= 5):
+    metric = METRICS[DEFAULT[task] if name == "auto" else name]
+    fitting = [
+        name
+        for name, other in METRICS.items()
+        if task in other.tasks and (name != "top5" or classes > 5)
+    ]
+    if metric.name not in fitting:
         count = f" with {classes} classes" if task == "multiclass" else ""
         cure = " (for quantities set train.loss = 'mse')" if metric.tasks == ("regression",) else ""
         raise JobError(
             f"the metric '{name}' does not fit a {task} task{count}: "
-            f"choose {' or '.join(fitting)}{cure}"
+            f"choose one of {', '.join(fitting)}{cure}"
         )
     return metric

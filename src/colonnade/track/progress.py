@@ -78,7 +78,11 @@ class Bar(Silent):
 
 
 def _figures(now_ns: int, loss: float, measured: Mapping[str, float]) -> str:
-    metrics = [f"{name} {value:.3f}" for name, value in measured.items() if "loss" not in name]
+    metrics = [
+        f"{name} {value:.3f}"
+        for name, value in measured.items()
+        if name == "log_loss" or not name.endswith("_loss")
+    ]
     return ", ".join([show_seconds(now_ns / 1e9), f"loss {loss:.3f}", *metrics])
 
 
