@@ -110,10 +110,12 @@ class Contract:
             return None
         for name in (party for party, width in self.widths.items() if width):
             costs, link = self.job.compute.of(name), self.job.network.of(name)
-            if "measured" in (costs.forward, costs.backward):
+            leads = name == self.job.active
+            parts = [costs.forward, costs.backward] + [costs.top] * leads
+            if "measured" in parts:
                 return None
-            update_ns = first_step(costs.forward) + first_step(costs.backward)
-            latency_ns = 0 if name == self.job.active else first_step(link.latency)
+            update_ns = sum(first_step(part) for part in parts)
+            latency_ns = 0 if leads else first_step(link.latency)
             found[name] = Timing(update_ns, latency_ns)
         return found
 

@@ -111,6 +111,47 @@ def test_a_label_only_server_trains_its_top_model():
     assert [updates for updates, _ in run.parties["p1"].efforts] == [11] * 10
 
 
+def with_top(made: Small, top_ms: int) -> Small:
+    """The active party's pass through the top model takes its time in local updates."""
+    costs = made.job.compute.overrides
+    active = msgspec.structs.replace(costs[made.job.active], top=f"{top_ms}ms")
+    compute = Compute(overrides=costs | {made.job.active: active})
+    job = msgspec.structs.replace(made.job, compute=compute)
+    return Small(job, made.data, made.modules)
+
+
+@pytest.mark.parametrize(("name", "updates"), [("sync_min", 1), ("sync_max", 2)])
+def test_the_top_models_time_counts_in_what_the_active_party_reports(name, updates):
+    """Its update takes 10 + 15 ms and that of the others 15 ms: ⌊40/25⌋ and ⌊40/15⌋ fit."""
+    made = with_top(
+        at_speeds(small(3, rounds=30, labels="shared"), {"p0": 15, "p1": 10, "p2": 15}), 15
+    )
+    run = train(made, name=name, timeout="40ms")
+    for party in run.parties.values():
+        assert [count for count, _ in party.efforts] == [updates] * 30
+
+
+def test_the_top_models_time_counts_before_the_timeout():
+    """At the active party the fresh update takes 10 ms and a local one 10 + 15, so none ends within
+    34 ms. In the first round nothing is known of the 15 ms yet, and one is begun."""
+    speeds = {"p0": 10, "p1": 10, "p2": 10}
+    made = with_top(at_speeds(small(3, rounds=30, labels="shared"), speeds), 15)
+    made.job = msgspec.structs.replace(made.job, network=Network())
+    run = train(made, name="flexvfl", timeout="34ms")
+    assert [count for count, _ in run.parties["p1"].efforts] == [2] + [1] * 29
+    # The three updates of a passive party last 30 ms, and nobody waits for the server.
+    assert run.time_s == pytest.approx(30 * 0.030 + 0.005)
+
+
+def test_the_top_models_time_counts_towards_the_deadline():
+    """u is 10 + 20 + 30 at the active party, 10 + 20 at the other: the deadline is
+    max(max(60, 30 + 10), min(5·60, 5·30 + 10)) = 160, so 2 and 5 updates end in time."""
+    case = small(2, method={"name": "flexvfl_s"}, rounds=10)
+    costs = {"forward": "10ms", "backward": "20ms", "aggregate": "10ms", "top": "30ms"}
+    run = simulate(with_network(case.job, costs, latency="5ms"), case.data, case.modules)
+    assert (run.parties["p1"].local, run.parties["p0"].local) == (10 * 1, 10 * 4)
+
+
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_adaptive_with_constant_speeds_is_a_fixed_rate(momentum):
     """A/(τ·w̄) with the true τ⁰·w̄⁰ is the same rate in every round."""

@@ -7,17 +7,15 @@ The same loop as the passive party's: take in, choose, do. Whatever can be done 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 from colonnade.errors import NotFiniteError
+from colonnade.party.active_work import ActiveWork
 from colonnade.party.evaluation import Evaluation, Evaluations, Observer, Recorded, blame
 from colonnade.party.intake import accept, waiting_for
-from colonnade.party.learner import ActiveLearner, Aggregate
+from colonnade.party.learner import ActiveLearner
 from colonnade.party.opening import Uploads, rehearse
-from colonnade.party.program import Program
 from colonnade.party.rest import Rest
 from colonnade.party.setup import Outcome, Setup
 from colonnade.policies.view import Exchange, Role
@@ -26,10 +24,8 @@ from colonnade.wire.messages import Finish, Packed, Status
 from colonnade.world.base import Work, World
 
 
-class Active(Program):
+class Active(ActiveWork):
     """The program and its state: `run` leads a job to its end."""
-
-    learner: ActiveLearner
 
     def __init__(
         self,
@@ -58,6 +54,8 @@ class Active(Program):
         """The next round's exchange, with the own forward pass done."""
         self.owed: Exchange | None = None
         """The exchange whose replies have not left, where they leave after the updates."""
+        self.late_answer: Any = None
+        """The answer of the last update on it."""
         self.idle_round = -1
         self.losses: list[float] = []
         """Of the aggregations since the last whole round."""
@@ -147,7 +145,7 @@ class Active(Program):
         elif not self.holds and not over and (exchange := local.next(view)) is not None:
             await self._update_locally(exchange)
         elif not over and not self.ahead and (due := self.method.quorum.expected(view)) is not None:
-            self.ahead = await self._begin(due)
+            self.ahead = await self.begin(due)
         else:
             await self._wait()
         return False
@@ -158,25 +156,10 @@ class Active(Program):
             self.method.window.on_first_idle(self.view)
         await self.receive()
 
-    async def _begin(self, round: int) -> Exchange:
-        """The own forward pass of a round."""
-        exchange = Exchange(round, self.setup.plan.batch(round))
-        exchange.forward = await self._forward(exchange)
-        return exchange
-
-    async def _forward(self, exchange: Exchange) -> object:
-        if not self.learner.has_features:
-            return None
-        began_ns = self.world.now()
-        forward = partial(self.learner.forward, exchange.rows)
-        embedding = await self.world.compute(forward, Work.FORWARD)
-        exchange.forward_ns = self.world.now() - began_ns
-        return embedding
-
     async def _aggregate(self, round: int, peers: tuple[str, ...]) -> None:
         """The embeddings of a turn are here: loss, replies, and the fresh update."""
         view, learner, order, local = self.view, self.learner, self.method.order, self.method.local
-        exchange = self.ahead or await self._begin(round)
+        exchange = self.ahead or await self.begin(round)
         assert exchange.round == round
         self.ahead = None
         self.method.window.at_aggregate(view)
@@ -188,7 +171,8 @@ class Active(Program):
             self._note(math.nan, exchange.completes)
             self._diverge(f"{fault} in round {round}")
             return
-        aggregate = await self._derive(exchange, wanted=order.at_once or not order.recomputes)
+        wanted = order.at_once or not order.recomputes or self.method.weight.weighs
+        aggregate = await self.derive(exchange, exchange.forward, wanted)
         view.actions.append((self.world.now(), "aggregate", round))
         self._note(aggregate.loss, exchange.completes)
         if local.reports and learner.has_features:
@@ -202,9 +186,9 @@ class Active(Program):
         if order.at_once:
             await self._reply(exchange)
         else:
-            self.owed = exchange
+            self.owed, self.late_answer = exchange, aggregate.answer
         exchange.replied_ns = self.world.now()
-        await self._backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
+        await self.backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
         view.remember(exchange, local.keep, exchange.replied_ns, self.world.now(), learner.rate)
 
     def _diverge(self, detail: str) -> None:
@@ -220,35 +204,26 @@ class Active(Program):
             )
             self.losses.clear()
 
-    async def _derive(self, exchange: Exchange, wanted: bool) -> Aggregate:
-        derive = partial(self.learner.aggregate, exchange, exchange.forward, wanted)
-        return await self.world.compute(derive, Work.AGGREGATE)
-
     async def _update_locally(self, exchange: Exchange) -> None:
         """Own embedding anew with the present weights, the others' as they came."""
         began_ns = self.world.now()
-        own = await self._forward(exchange)
+        own = await self.forward(exchange)
         wanted = self.owed is exchange and not self.method.order.recomputes
-        derive = partial(self.learner.aggregate, exchange, own, wanted, stale=True)
-        aggregate = await self.world.compute(derive, Work.TOP)
+        aggregate = await self.derive(exchange, own, wanted, stale=True)
         if wanted:
-            exchange.answer = aggregate.answer
-        await self._backward(lambda: self.learner.local_backward(own, aggregate, exchange.round))
+            self.late_answer = aggregate.answer
+        await self.backward(lambda: self.learner.local_backward(own, aggregate, exchange.round))
         self.view.updated(exchange, began_ns, self.world.now())
-
-    async def _backward(self, step: Callable[[], None]) -> None:
-        """A party without columns has no backward pass of its own to pay for."""
-        with nullcontext() if self.learner.has_features else self.world.off_clock():
-            await self.world.compute(step, Work.BACKWARD)
 
     async def _reply_late(self) -> None:
         """The own updates are done: reply with the last gradient, or with one taken now."""
         exchange = self.owed
         assert exchange is not None
-        self.owed = None
+        self.owed, exchange.answer = None, self.late_answer
         if self.method.order.recomputes:
-            exchange.forward = await self._forward(exchange)
-            exchange.answer = (await self._derive(exchange, wanted=True)).answer
+            exchange.forward = await self.forward(exchange)
+            derived = await self.derive(exchange, exchange.forward, wanted=True)
+            exchange.answer = derived.answer
             self.view.actions.append((self.world.now(), "reply", exchange.round))
             self.learner.forget()
         await self._reply(exchange)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from colonnade.party.state import Tree
 from colonnade.policies.view import Exchange
 from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
+from colonnade.world.base import Work
 
 Rows = NDArray[np.int64]
 Split = Literal["train", "test"]
@@ -48,8 +49,8 @@ class Learner(Protocol):
         """The learning rate of the last update."""
         ...
 
-    def rehearse(self, rows: Rows) -> None:
-        """The work of an update, for the time it takes: nothing changes."""
+    def rehearse(self, rows: Rows, part: Work) -> None:
+        """A part of the work of an update, for the time it takes: nothing changes."""
         ...
 
     def expect(self, updates: int) -> None:

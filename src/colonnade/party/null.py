@@ -23,6 +23,7 @@ from colonnade.party.state import Tree, moved
 from colonnade.party.torch_passive import EVALUATION_ROWS
 from colonnade.policies.view import Exchange
 from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
+from colonnade.world.base import Work
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class NullLearner:
         encoding = method.compress.embedding
         self._embedding = Template(encoding, Key(0, me, "embedding"), self.width, sizes.dtype)
 
-    def rehearse(self, rows: Rows) -> None:
+    def rehearse(self, rows: Rows, part: Work) -> None:
         """Nothing to compute."""
 
     def expect(self, updates: int) -> None:

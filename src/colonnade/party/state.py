@@ -204,8 +204,8 @@ def moved(tree: Tree, device: torch.device | str, copy: bool = False) -> Tree:
 
 
 _SAVED = (
-    *("now_ns", "round", "sent", "fresh", "local", "finished_ns", "update_ns", "agreed"),
-    *("reported", "locals_since_fresh", "sent_since_fresh", "in_flight_max", "window"),
+    *("now_ns", "round", "sent", "fresh", "local", "finished_ns", "update_ns", "top_ns"),
+    *("agreed", "reported", "locals_since_fresh", "sent_since_fresh", "in_flight_max", "window"),
     *("arrived", "answered", "signals", "signalled"),
 )
 """The fields of a view that are trees as they are."""

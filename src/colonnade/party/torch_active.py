@@ -15,7 +15,7 @@ from colonnade.compress import Encoding, Key, Occasion
 from colonnade.errors import BreachError
 from colonnade.party.columns import index_of
 from colonnade.party.contents import Forward
-from colonnade.party.learner import Aggregate, Reply, Rows, Split
+from colonnade.party.learner import Aggregate, Reply, Split
 from colonnade.party.objective import Objective
 from colonnade.party.state import Tree
 from colonnade.party.torch_passive import EVALUATION_ROWS, TorchLearner
@@ -72,17 +72,15 @@ class TorchActive(TorchLearner):
         for peer, encoder in self._encoders.items():
             encoder.restore(state["encoders"][peer])
 
-    def _rehearse(self, copies: Mapping[str, nn.Module], rows: Rows) -> None:
-        if self._features is not None:
-            super()._rehearse(copies, rows)
+    def _rehearse_top(self, top: nn.Module, rows: int) -> None:
         widths = {**self._widths, self._me: self.width}
         embeddings = [
             torch.zeros(
-                len(rows), widths[name], dtype=self._place.dtype, device=self._device
+                rows, widths[name], dtype=self._place.dtype, device=self._device
             ).requires_grad_()
             for name in self._order
         ]
-        copies["top"](embeddings).sum().backward()
+        top(embeddings).sum().backward()
 
     def labels_message(self) -> Labels | None:
         """Gradients need no labels at the other end."""
@@ -122,27 +120,40 @@ class TorchActive(TorchLearner):
     def aggregate(
         self, exchange: Exchange, own: Forward | None, wanted: bool, stale: bool = False
     ) -> Aggregate:
-        """Top model, loss, and its derivatives by every embedding."""
-        factors = None
+        """Top model, loss, and its derivatives by every embedding; what others get is never
+        weighed."""
+        factors, answer = None, None
         if stale and self._method.weight.weighs:
-            factors = self._row_weights(own, exchange)
+            answer = self._derivatives(own, exchange)
+            factors = self._row_weights(exchange.answer, answer)
         leaves = self._leaves(own, exchange, wanted)
         loss = self._loss(exchange, self._predict(self._modules["top"], leaves), factors)
         if loss.requires_grad:
             torch.autograd.backward(loss)
+        if wanted and answer is None:
+            answer = {peer: _derivative(leaves[peer]) for peer in self._widths}
         return Aggregate(
             loss=loss.item(),
-            answer={peer: _derivative(leaves[peer]) for peer in self._widths} if wanted else None,
+            answer=answer if wanted else None,
             own=None if own is None else _derivative(leaves[self._me]),
         )
 
-    def _row_weights(self, own: Forward | None, exchange: Exchange) -> torch.Tensor:
-        """How much the derivatives that were sent still agree with those of now, row by row."""
+    def _derivatives(self, own: Forward | None, exchange: Exchange) -> dict[str, torch.Tensor]:
+        """Of the loss by every passive party's embedding, at the present weights."""
         leaves = self._leaves(own, exchange, True)
         loss = self._loss(exchange, self._predict(self._modules["top"], leaves))
         now = torch.autograd.grad(loss, [leaves[peer] for peer in self._widths])
-        then = [exchange.answer[peer] for peer in self._widths]
-        return self._method.weight.rows(torch.cat(then, dim=1), torch.cat(now, dim=1))
+        return dict(zip(self._widths, now, strict=True))
+
+    def _row_weights(
+        self, then: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor]
+    ) -> torch.Tensor:
+        """How much the derivatives of an exchange still agree with those of now, row by row: those
+        that were sent or, as long as the reply is owed, those of the fresh update."""
+        stale, current = (
+            torch.cat([of[peer] for peer in self._widths], dim=1) for of in (then, now)
+        )
+        return self._method.weight.rows(stale, current)
 
     def _leaves(
         self, own: Forward | None, exchange: Exchange, wanted: bool

@@ -23,6 +23,7 @@ from colonnade.party.state import Tree, moved
 from colonnade.party.trainer import Randomness, Trainer, evaluating
 from colonnade.policies.view import Exchange
 from colonnade.wire.messages import Gradient, Labels, Packed
+from colonnade.world.base import Work
 
 EVALUATION_ROWS = 4096
 """Rows in one piece of an evaluation."""
@@ -95,17 +96,20 @@ class TorchLearner:
         """The trainer's."""
         return self._trainer.rate
 
-    def rehearse(self, rows: Rows) -> None:
-        """Forward and backward through copies of the models."""
+    def rehearse(self, rows: Rows, part: Work) -> None:
+        """Forward and backward through a copy of a model, both under the name of the former."""
         devices = [] if self._device.type == "cpu" else [self._device]
         with torch.random.fork_rng(devices=devices):
-            self._rehearse({part: copy.deepcopy(m) for part, m in self._modules.items()}, rows)
+            if part is Work.FORWARD:
+                assert self._columns is not None
+                embedding = copy.deepcopy(self._modules["bottom"])(self._columns.batch(rows))
+                if embedding.requires_grad:
+                    embedding.sum().backward()
+            elif part is Work.TOP:
+                self._rehearse_top(copy.deepcopy(self._modules["top"]), len(rows))
 
-    def _rehearse(self, copies: Mapping[str, nn.Module], rows: Rows) -> None:
-        assert self._columns is not None
-        embedding = copies["bottom"](self._columns.batch(rows))
-        if embedding.requires_grad:
-            embedding.sum().backward()
+    def _rehearse_top(self, top: nn.Module, rows: int) -> None:
+        raise AssertionError("a passive party has no top model")
 
     def expect(self, updates: int) -> None:
         """Let the rate of the first round go by it."""

@@ -101,6 +101,9 @@ class View:
     """Everything the party did that its weights or messages depend on, in order."""
     update_ns: int = 0
     """How long the last update took, its forward pass included; 0 while none is known."""
+    top_ns: int = 0
+    """At the active party: how much of a local update is the pass through the top model, going by
+    the last one; a fresh update has it from the aggregation."""
     efforts: LongList[Effort] = field(default_factory=partial(LongList, EFFORT))
     """Updates from each fresh one up to the next, and the learning rate they began with."""
     agreed: int = 1
@@ -153,7 +156,8 @@ class View:
         """The fresh update on an exchange is done; local updates may use it from now on."""
         self.fresh += 1
         self.round = self.fresh // self.per_round
-        self.update_ns = exchange.forward_ns + now_ns - began_ns or self.update_ns
+        own_ns = exchange.forward_ns + now_ns - began_ns
+        self.update_ns = own_ns + self.top_ns or self.update_ns
         self.finished_ns = now_ns
         self.efforts.append((1, rate))
         self.actions.append((now_ns, "fresh", exchange.round))

@@ -1,0 +1,52 @@
+"""The active party's pieces of work: what it computes, what that costs, how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+from colonnade.party.learner import ActiveLearner, Aggregate
+from colonnade.party.program import Program
+from colonnade.policies.view import Exchange
+from colonnade.world.base import Work
+
+
+class ActiveWork(Program):
+    """What the active party's program does with its models; the program says when."""
+
+    learner: ActiveLearner
+
+    async def begin(self, round: int) -> Exchange:
+        """The own forward pass of a round."""
+        exchange = Exchange(round, self.setup.plan.batch(round))
+        exchange.forward = await self.forward(exchange)
+        return exchange
+
+    async def forward(self, exchange: Exchange) -> object:
+        """The own embedding of a batch, at the present weights."""
+        if not self.learner.has_features:
+            return None
+        began_ns = self.world.now()
+        forward = partial(self.learner.forward, exchange.rows)
+        embedding = await self.world.compute(forward, Work.FORWARD)
+        exchange.forward_ns = self.world.now() - began_ns
+        return embedding
+
+    async def derive(
+        self, exchange: Exchange, own: Any, wanted: bool, stale: bool = False
+    ) -> Aggregate:
+        """Loss and derivatives: of an aggregation, or of a local update (`stale`)."""
+        derive = partial(self.learner.aggregate, exchange, own, wanted, stale=stale)
+        if not stale:
+            return await self.world.compute(derive, Work.AGGREGATE)
+        began_ns = self.world.now()
+        aggregate = await self.world.compute(derive, Work.TOP)
+        self.view.top_ns = self.world.now() - began_ns
+        return aggregate
+
+    async def backward(self, step: Callable[[], None]) -> None:
+        """A party without columns has no backward pass of its own to pay for."""
+        with nullcontext() if self.learner.has_features else self.world.off_clock():
+            await self.world.compute(step, Work.BACKWARD)
