@@ -66,7 +66,7 @@ def messages(hello: Hello) -> list[Message]:
         Failure("cannot"),
         Finish(3, 1, "target"),
         Terms({"seed": "1"}),
-        Welcome("p1", hello.digest, 0, {"p0": 4, "p1": 4, "p2": 4}, "binary", 2),
+        Welcome("p1", hello.digest, 0, {"p0": 4, "p1": 4, "p2": 4}, task="binary", classes=2),
     ]
     assert {type(message) for message in found} == set(MESSAGES.values())
     return found

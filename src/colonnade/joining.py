@@ -20,7 +20,8 @@ from colonnade.party.setup import Outcome
 from colonnade.party.state import Tree
 from colonnade.simulation import Fan, with_efforts
 from colonnade.track.chain import Chain, reconcile
-from colonnade.track.checkpoints import CheckpointError, FileStore
+from colonnade.track.checkpoints import FileStore
+from colonnade.track.durable import CheckpointError
 from colonnade.track.history import History
 from colonnade.track.party_folder import PartyFolder, write_whole
 from colonnade.track.run import PartyRun, Run
@@ -96,13 +97,20 @@ class NotedStore:
         """As it was saved."""
         return self._store.load(round)
 
-    def rounds(self) -> tuple[int, ...]:
-        """Those that are whole and sound."""
-        return self._store.rounds()
+    @property
+    def run(self) -> str:
+        """To which they belong."""
+        return self._store.run
 
-    def forget_after(self, round: int) -> None:
-        """Delete those of a future that will not be."""
-        self._store.forget_after(round)
+    def marks(self) -> dict[int, str]:
+        """Those that are whole and sound."""
+        return self._store.marks()
+
+    def begin(self, run: str, attempt: str, start: int) -> None:
+        """Go on from one of them; the ledger tells which run it is."""
+        if run != self.run:
+            self._watch.note(f"takes part in the run {run}")
+        self._store.begin(run, attempt, start)
 
 
 class _World(NetworkWorld):

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from colonnade.errors import FailedError, RequestError
 from colonnade.party.state import StateError
 from colonnade.track import checkpoints, sealed
-from colonnade.track.checkpoints import CheckpointError, FileStore, MemoryStore
+from colonnade.track.checkpoints import FileStore, MemoryStore
+from colonnade.track.durable import CheckpointError
 from colonnade.track.sealed import FORMAT, Header, pack, unpack
 
 
@@ -43,15 +44,19 @@ def store(request, tmp_path):
     return MemoryStore() if request.param == "memory" else file_store(tmp_path / "a" / "b")
 
 
+def rounds(store) -> tuple[int, ...]:
+    return tuple(store.marks())
+
+
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
 def test_what_is_saved_is_loaded(store):
-    assert store.rounds() == ()
+    assert rounds(store) == ()
     for round in (2, 4, 6):
         store.save(round, tree(round))
-    assert store.rounds() == (2, 4, 6)
+    assert rounds(store) == (2, 4, 6)
     assert all(is_of(store.load(round), round) for round in (4, 2, 6))
 
 
@@ -66,7 +71,7 @@ def test_a_state_is_saved_as_it_is_at_that_instant(store):
 def test_the_newest_stay(store):
     for round in range(2, 12, 2):
         store.save(round, tree(round))
-    assert store.rounds() == (6, 8, 10)
+    assert rounds(store) == (6, 8, 10)
 
 
 def test_a_round_can_be_saved_anew(store):
@@ -74,19 +79,58 @@ def test_a_round_can_be_saved_anew(store):
         store.save(round, tree(round))
     store.save(4, tree(5))
     assert is_of(store.load(4), 5)
-    assert store.rounds() == (2, 4)
+    assert rounds(store) == (2, 4)
 
 
-def test_going_back_forgets_what_came_after(store):
+def test_going_back_deletes_nothing_until_the_new_attempt_has_come_as_far(store):
+    store.begin("r1", "first", 0)
     for round in (2, 4, 6):
         store.save(round, tree(round))
-    store.forget_after(4)
-    assert store.rounds() == (2, 4)
-    store.forget_after(4)
-    store.save(3, tree(3))
-    assert store.rounds() == (2, 3)
-    store.forget_after(0)
-    assert store.rounds() == ()
+    store.begin("r1", "second", 2)
+    assert store.marks() == {2: "first", 4: "first", 6: "first"}
+    store.save(4, tree(5))
+    assert store.marks() == {2: "first", 4: "second", 6: "first"}
+    assert is_of(store.load(4), 5) and is_of(store.load(6), 6)
+    store.save(7, tree(7))
+    assert store.marks() == {2: "first", 4: "second", 7: "second"}
+
+
+def test_one_who_makes_all_begin_again_and_again_fills_no_disk(store):
+    for attempt in range(20):
+        store.begin("r1", str(attempt), 0)
+        for round in range(40 - 2 * attempt, 40 - attempt):
+            store.save(round + 1, tree(1))
+    assert len(rounds(store)) <= 2 * checkpoints.KEEP
+    assert max(rounds(store)) == 39
+
+
+def test_the_checkpoints_of_two_runs_do_not_mix(store):
+    store.begin("r1", "a", 0)
+    store.save(2, tree(2))
+    with pytest.raises(AssertionError, match="do not mix"):
+        store.begin("r2", "b", 0)
+
+
+def test_a_folder_knows_its_run_again_and_refuses_what_is_of_another(tmp_path):
+    for name, run in (("one", "r1"), ("other", "r2")):
+        store = file_store(tmp_path / name)
+        store.begin(run, "a", 0)
+        assert file_store(tmp_path / name).run == run
+        store.save(2 if name == "one" else 4, tree(2))
+    strange = tmp_path / "other" / "checkpoint-00000004.state"
+    strange.rename(tmp_path / "one" / strange.name)
+    with pytest.raises(RequestError, match="is of another run of this job, r2, than the folder"):
+        file_store(tmp_path / "one")
+
+
+def test_checkpoints_that_are_gone_are_missed(tmp_path):
+    store = file_store(tmp_path)
+    store.begin("r1", "a", 0)
+    file_store(tmp_path)  # nothing was saved, nothing is missed
+    store.save(2, tree(2))
+    (tmp_path / "checkpoint-00000002.state").unlink()
+    with pytest.raises(RequestError, match="are gone or damaged: put them back, or begin anew"):
+        file_store(tmp_path)
 
 
 def test_files_are_their_owners_and_found_again(tmp_path):
@@ -95,7 +139,7 @@ def test_files_are_their_owners_and_found_again(tmp_path):
     assert path.name == "checkpoint-00000120.state"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     again = file_store(tmp_path)
-    assert again.rounds() == (120,)
+    assert rounds(again) == (120,)
     assert is_of(again.load(120), 120)
     assert again.faults == []
 
@@ -126,7 +170,7 @@ def test_any_damage_is_seen(tmp_path, data):
         b"".join(pack(Header(FORMAT, "d1", "bank", 2), tree(2)))
     )
     store = file_store(tmp_path)
-    assert store.rounds() == (2,)
+    assert rounds(store) == (2,)
     assert is_of(store.load(2), 2)
     (fault,) = store.faults
     assert fault.startswith("checkpoint-00000004 is damaged (it")
@@ -163,18 +207,18 @@ def test_a_fault_is_told_once_and_the_file_is_read_once(tmp_path, monkeypatch):
     inspect = checkpoints.inspect
     monkeypatch.setattr(checkpoints, "inspect", lambda *a: read.append(a[1]) or inspect(*a))
     again = file_store(tmp_path)
-    assert again.rounds() == again.rounds() == (2, 4)
+    assert rounds(again) == rounds(again) == (2, 4)
     assert len(again.faults) == 1
     assert read == [2, 4, 6]
     (tmp_path / "checkpoint-00000004.state").write_bytes(b"other")
-    assert again.rounds() == (2,)
+    assert rounds(again) == (2,)
     assert len(again.faults) == 2
 
 
 def test_where_none_is_sound_it_says_so(tmp_path):
     (tmp_path / "checkpoint-00000006.state").write_bytes(b"")
     store = file_store(tmp_path)
-    assert store.rounds() == ()
+    assert rounds(store) == ()
     assert store.faults == [
         "checkpoint-00000006 is damaged (it does not begin as a checkpoint does): there is no other"
     ]
@@ -186,9 +230,9 @@ def test_damaged_ones_do_not_push_out_sound_ones(tmp_path):
         store.save(round, tree(round))
     (tmp_path / "checkpoint-00000004.state").write_bytes(b"")
     store.save(6, tree(6))
-    assert store.rounds() == (2, 6)
+    assert rounds(store) == (2, 6)
     store.save(8, tree(8))
-    assert store.rounds() == (6, 8)
+    assert rounds(store) == (6, 8)
     assert names(tmp_path) == ["checkpoint-00000006.state", "checkpoint-00000008.state"]
 
 
@@ -196,7 +240,7 @@ def test_a_file_under_another_name_is_damaged(tmp_path):
     store = file_store(tmp_path)
     store.save(2, tree(2))
     (tmp_path / "checkpoint-00000002.state").rename(tmp_path / "checkpoint-00000004.state")
-    assert store.rounds() == ()
+    assert rounds(store) == ()
     assert "it is of round 2" in store.faults[0]
 
 
@@ -205,7 +249,7 @@ def test_a_file_under_another_name_is_damaged(tmp_path):
     [
         (Header(FORMAT, "d2", "bank", 2), "its digest is d2, this job's is d1: choose another"),
         (Header(FORMAT, "d1", "telco", 2), "the party 'telco', not 'bank': choose another --out"),
-        (Header(FORMAT + 1, "d1", "bank", 2), "has the format 2, .* reads format 1: choose"),
+        (Header(FORMAT + 1, "d1", "bank", 2), "has the format 3, .* reads format 2: choose"),
     ],
 )  # fmt: skip
 def test_what_is_not_ours_is_refused(tmp_path, header, words):
@@ -221,8 +265,7 @@ def test_other_files_are_left_alone_and_left_overs_are_not(tmp_path):
         (tmp_path / name).write_text("mine")
     (tmp_path / ".checkpoint-00000002.state.part").write_text("half")
     store = file_store(tmp_path)
-    assert store.rounds() == ()
-    store.forget_after(0)
+    assert rounds(store) == ()
     assert names(tmp_path) == ["checkpoint-00000002.stat", "checkpoint-2.state", "notes.txt"]
 
 
@@ -269,7 +312,7 @@ def test_a_failing_disk_gets_a_sentence_and_harms_nothing(
     assert names(tmp_path) == ["checkpoint-00000002.state"]
     assert is_of(store.load(2), 2)
     store.save(4, tree(4))
-    assert store.rounds() == (2, 4)
+    assert rounds(store) == (2, 4)
 
 
 def test_the_old_goes_only_when_the_new_is_durable(tmp_path, monkeypatch):
@@ -282,10 +325,10 @@ def test_the_old_goes_only_when_the_new_is_durable(tmp_path, monkeypatch):
         raise OSError(errno.EIO, "no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoints, "_force_folder", fail)
+        patched.setattr(checkpoints, "force_folder", fail)
         with pytest.raises(CheckpointError):
             store.save(4, tree(4))
-    assert file_store(tmp_path).rounds() == (2, 4)
+    assert rounds(file_store(tmp_path)) == (2, 4)
 
 
 def test_what_cannot_be_used_gets_a_sentence(tmp_path):

@@ -13,7 +13,8 @@ import os, signal, sys
 from pathlib import Path
 import torch
 from colonnade.track import checkpoints
-from colonnade.track.checkpoints import CheckpointError, FileStore
+from colonnade.track.checkpoints import FileStore
+from colonnade.track.durable import CheckpointError
 
 torch.set_num_threads(1)
 folder = Path(sys.argv[1])
@@ -45,14 +46,14 @@ def half(path, pieces):
     real(path, list(pieces)[:2])
     die()
 
-real = checkpoints._write
-force = checkpoints._force_folder
+real = checkpoints.write_new
+force = checkpoints.force_folder
 STEPS = {
-    "before": lambda: setattr(checkpoints, "_write", die),
-    "halfway": lambda: setattr(checkpoints, "_write", half),
+    "before": lambda: setattr(checkpoints, "write_new", die),
+    "halfway": lambda: setattr(checkpoints, "write_new", half),
     "written": lambda: setattr(os, "fsync", die),
     "forced": lambda: setattr(Path, "replace", die),
-    "renamed": lambda: setattr(checkpoints, "_force_folder", die),
+    "renamed": lambda: setattr(checkpoints, "force_folder", die),
     "durable": lambda: setattr(FileStore, "_delete", die),
     "deleting": lambda: setattr(Path, "unlink", lambda p, **k: p.name.startswith(".") or die()),
 }
@@ -65,7 +66,7 @@ for step, patch in STEPS.items():
     assert os.WIFSIGNALED(os.waitpid(pid, 0)[1]), step
     left = sorted(path.name for path in folder.iterdir())
     opened = store()
-    known = opened.rounds()
+    known = tuple(opened.marks())
     assert known == ((2, 4) if step in ("before", "halfway", "written", "forced") else (2, 4, 6)), step
     assert (".checkpoint-00000006.state.part" in left) == (step in ("halfway", "written", "forced")), step
     for round in known:
@@ -73,7 +74,7 @@ for step, patch in STEPS.items():
     assert opened.faults == []
     assert not list(folder.glob(".*"))
     opened.save(6, {"round": 6})
-    assert opened.rounds() == (4, 6)
+    assert tuple(opened.marks()) == (4, 6)
 print("sound")
 """  # noqa: E501
 
@@ -101,8 +102,8 @@ for attempt in range(20):
     os.close(reader)
     last = int.from_bytes(told[-4:], "little")
     opened = store()
-    assert opened.rounds()[-1] in (last, last + 1), (last, opened.rounds())
-    for round in opened.rounds():
+    assert tuple(opened.marks())[-1] in (last, last + 1), (last, tuple(opened.marks()))
+    for round in tuple(opened.marks()):
         check(round, 200_000)
     assert opened.faults == []
 print("sound")
@@ -118,7 +119,7 @@ try:
 except CheckpointError as error:
     print(error)
 opened = store()
-assert opened.rounds() == (2,)
+assert tuple(opened.marks()) == (2,)
 assert [path.name for path in folder.iterdir()] == ["checkpoint-00000002.state"]
 check(2)
 save(6)
@@ -141,7 +142,7 @@ try:
 except CheckpointError as error:
     print(error)
 opened = store()
-assert opened.rounds() == (2,)
+assert tuple(opened.marks()) == (2,)
 check(2)
 print("sound")
 """

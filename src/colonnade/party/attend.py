@@ -15,10 +15,11 @@ import msgspec
 
 from colonnade.errors import BreachError, PartyError
 from colonnade.party.active import Active
-from colonnade.party.greeting import hear, introduce, newest_common, welcome
+from colonnade.party.greeting import hear, introduce, welcome
 from colonnade.party.passive import Passive
 from colonnade.party.setup import Outcome
 from colonnade.track.checkpoints import Store
+from colonnade.track.lineage import newest_common
 from colonnade.wire.messages import Hello, Welcome
 from colonnade.world.base import Regrouped, Work, World
 
@@ -52,9 +53,13 @@ class Seat:
             self.program = self.build(world, Welcome(self.hello.party, self.hello.digest, 0, {}))
         return self.program
 
-    def checkpoints(self) -> tuple[int, ...]:
-        """The rounds from which it can go on."""
-        return () if self.store is None else self.store.rounds()
+    def introduction(self) -> Hello:
+        """How it introduces itself, with its checkpoints."""
+        if self.store is None:
+            return self.hello
+        return msgspec.structs.replace(
+            self.hello, run=self.store.run, checkpoints=self.store.marks()
+        )
 
 
 async def attend(world: World, seat: Seat) -> Outcome:
@@ -85,29 +90,41 @@ async def attend(world: World, seat: Seat) -> Outcome:
 
 
 async def _greet(world: World, seat: Seat) -> Active | Passive:
-    kept = await world.compute(seat.checkpoints, Work.SAVE)
-    hello = msgspec.structs.replace(seat.hello, checkpoints=kept)
+    hello = await world.compute(seat.introduction, Work.SAVE)
     if seat.answer is None:
         answer = await introduce(world, hello, seat.terms)
-        build = partial(seat.build, world, answer)
-        program = seat.program = await world.compute(build, Work.SAVE)
+        program = await _seated(world, seat, answer)
     else:
         heard = await hear(world, hello, seat.terms)
-        start = newest_common([hello.checkpoints, *(h.checkpoints for h in heard.values())])
-        answer = msgspec.structs.replace(seat.answer(heard), start=start)
+        marks = [hello.checkpoints, *(other.checkpoints for other in heard.values())]
+        answer = msgspec.structs.replace(
+            seat.answer(heard),
+            start=newest_common(marks),
+            run=hello.run or world.token(),
+            attempt=world.token(),
+        )
         # Built before anything is said: what cannot be built is found out first.
-        build = partial(seat.build, world, answer)
-        program = seat.program = await world.compute(build, Work.SAVE)
+        program = await _seated(world, seat, answer)
         assert isinstance(program, Active)
         await welcome(world, answer, program.learner.labels_message())
     world.agree()
     seat.goes_on(answer.start)
-    await world.compute(partial(_go_back, seat.store, program, answer.start), Work.SAVE)
+    if seat.store is not None and answer.start:
+        restore = partial(_restore, seat.store, program, answer.start)
+        await world.compute(restore, Work.SAVE)
     return program
 
 
-def _go_back(store: Store | None, program: Active | Passive, start: int) -> None:
-    if store is not None:
-        store.forget_after(start)
-        if start:
-            program.restore(store.load(start))
+async def _seated(world: World, seat: Seat, answer: Welcome) -> Active | Passive:
+    """The program, and where it begins. Nothing is deleted for that: all have agreed for certain
+    only when all go on."""
+    program = await world.compute(partial(seat.build, world, answer), Work.SAVE)
+    seat.program = program
+    if seat.store is not None:
+        begin = partial(seat.store.begin, answer.run, answer.attempt, answer.start)
+        await world.compute(begin, Work.SAVE)
+    return program
+
+
+def _restore(store: Store, program: Active | Passive, start: int) -> None:
+    program.restore(store.load(start))

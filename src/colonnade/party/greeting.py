@@ -3,13 +3,18 @@ mean the same job, and from which round they go on. Greeting is off the clock.""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from colonnade.errors import BreachError, RefusedError
 from colonnade.job.terms import differences
+from colonnade.party.company import strangers
+from colonnade.track.checkpoints import ANEW
 from colonnade.wire.messages import Failure, Hello, Labels, Message, Terms, Welcome
 from colonnade.world.base import World
+
+_TOKEN = re.compile("[0-9a-f]{32}")
 
 WIDTH_MAX = 1 << 20
 """The widest embedding that is believed: it decides how much is allocated."""
@@ -26,8 +31,15 @@ class Known:
 
     def welcome(self, hello: Hello, widths: Mapping[str, int]) -> Welcome:
         """The active party's answer, when all are there and begin at the beginning."""
-        labels = self.task, self.classes, self.class_weights
-        return Welcome(hello.party, hello.digest, 0, dict(widths), *labels)
+        return Welcome(
+            hello.party,
+            hello.digest,
+            0,
+            dict(widths),
+            task=self.task,
+            classes=self.classes,
+            class_weights=self.class_weights,
+        )
 
 
 async def introduce(world: World, hello: Hello, terms: Mapping[str, str]) -> Welcome:
@@ -51,12 +63,20 @@ async def introduce(world: World, hello: Hello, terms: Mapping[str, str]) -> Wel
     if message.digest != hello.digest or message.start not in (0, *hello.checkpoints):
         fault = f"{active} has another job, or wants another start: compare the job files"
         raise BreachError(active, fault)
+    if not (_TOKEN.fullmatch(message.run) and _TOKEN.fullmatch(message.attempt)):
+        raise BreachError(active, f"{active} did not say which run this is")
+    if hello.checkpoints and message.run != hello.run:
+        raise BreachError(
+            active,
+            f"{active} begins another run, {message.run[:8]}, than that of which {hello.party} has "
+            f"checkpoints, {hello.run[:8]}: {ANEW}",
+        )
     return message
 
 
 async def hear(world: World, mine: Hello, terms: Mapping[str, str]) -> dict[str, Hello]:
     """The active party's part: hear everybody. Who does not fit is told why, and may come again
-    with another file; the others are not harmed."""
+    with another file, or from another folder; the others are not harmed."""
     heard: dict[str, Hello] = {}
 
     def missing() -> str:
@@ -72,12 +92,24 @@ async def hear(world: World, mine: Hello, terms: Mapping[str, str]) -> dict[str,
             elif isinstance(message, Hello) and message.digest != mine.digest:
                 await world.send(peer, Terms(dict(terms)))
             elif (fault := _fault(mine, terms, peer, message)) is not None:
-                await world.send(peer, Failure(fault))
-                world.refused(peer, fault)
+                await _refuse(world, peer, fault)
             else:
                 assert isinstance(message, Hello)
                 heard[peer] = message
+            if len(heard) == len(world.peers):
+                strange = strangers(mine, heard)
+                if (own := strange.get(mine.party)) is not None:
+                    # The others go on waiting for it: it may be started again as it should be.
+                    raise RefusedError(own)
+                for stranger, fault in strange.items():
+                    del heard[stranger]
+                    await _refuse(world, stranger, fault)
     return heard
+
+
+async def _refuse(world: World, peer: str, fault: str) -> None:
+    await world.send(peer, Failure(fault))
+    world.refused(peer, fault)
 
 
 async def welcome(world: World, message: Welcome, labels: Labels | None) -> None:
@@ -89,20 +121,11 @@ async def welcome(world: World, message: Welcome, labels: Labels | None) -> None
                 await world.send(peer, labels)
 
 
-def newest_common(checkpoints: Sequence[Sequence[int]]) -> int:
-    """The newest round from which everybody can go on; the beginning where there is none.
-
-    >>> newest_common([(0, 20, 40), (20, 40, 60), (40, 20)])
-    40
-    >>> newest_common([(20,), ()])
-    0
-    """
-    return max(set(checkpoints[0]).intersection(*checkpoints[1:]) | {0})
-
-
 def _fault(mine: Hello, terms: Mapping[str, str], peer: str, message: Message) -> str | None:
     if not isinstance(message, Hello) or message.party != peer:
         return f"{peer} did not introduce itself"
+    if not _TOKEN.fullmatch(message.run) and (message.run or message.checkpoints):
+        return f"{peer} has checkpoints of a run without a proper name"
     if (message.rows, message.test_rows) != (mine.rows, mine.test_rows):
         return (
             f"{peer} has {message.rows} training and {message.test_rows} held-out rows, "

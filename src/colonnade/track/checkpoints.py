@@ -6,57 +6,54 @@ then renamed, so that a crash leaves either the whole of it or nothing that coun
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from colonnade.errors import FailedError, RequestError
+from colonnade.errors import RequestError
 from colonnade.party.state import StateError, Tree
+from colonnade.track.durable import CheckpointError, failed, force_folder, write_new
+from colonnade.track.lineage import Lineage
 from colonnade.track.sealed import FORMAT, Header, inspect, pack, unpack
 
 KEEP = 3
 """How many checkpoints stay: the parties may have to go back by more than one."""
 
+RUN = "run.json"
+"""The name of the file that says to which run a folder belongs."""
+ANEW = "begin anew at all parties, each with --restart or another --out folder"
+
 _NAME = re.compile(r"checkpoint-(\d{8,})\.state")
-_SPACE = "free some space, or choose another --out folder"
-_RIGHTS = "make the folder writable, or choose another --out folder"
-_CURES = {
-    errno.ENOSPC: _SPACE,
-    errno.EDQUOT: _SPACE,
-    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
-    errno.EROFS: _RIGHTS,
-    errno.EACCES: _RIGHTS,
-    errno.EPERM: _RIGHTS,
-}
-
-
-class CheckpointError(FailedError):
-    """A checkpoint cannot be written or read."""
 
 
 class Store(Protocol):
     """Where a party keeps its checkpoints."""
 
+    @property
+    def run(self) -> str:
+        """The run to which they belong; empty for a party that has taken part in none."""
+        ...
+
     def save(self, round: int, tree: Tree) -> None:
-        """Keep a state; when this returns it outlives a crash, and later ones are forgotten."""
+        """Keep a state; when this returns it outlives a crash, and those that nobody can want any
+        more are deleted."""
         ...
 
     def load(self, round: int) -> Tree:
-        """The state of one of `rounds()`."""
+        """The state of one of the rounds in `marks()`."""
         ...
 
-    def rounds(self) -> tuple[int, ...]:
-        """The rounds whose state is here and sound, in ascending order."""
+    def marks(self) -> dict[int, str]:
+        """The rounds whose state is here and sound, in ascending order, each with the attempt
+        that reached it."""
         ...
 
-    def forget_after(self, round: int) -> None:
-        """The party goes on from this round: what is of later ones was of another past."""
+    def begin(self, run: str, attempt: str, start: int) -> None:
+        """All have agreed to go on from a round; nothing is deleted for that."""
         ...
 
 
@@ -65,32 +62,58 @@ class MemoryStore:
 
     >>> store = MemoryStore()
     >>> store.save(80, {"round": 80})
-    >>> store.rounds(), store.load(80)
-    ((80,), {'round': 80})
+    >>> store.marks(), store.load(80)
+    ({80: ''}, {'round': 80})
     """
 
     def __init__(self, keep: int = KEEP) -> None:
         self._keep = keep
-        self._saved: dict[int, bytes] = {}
+        self._line = Lineage()
+        self._saved: dict[int, tuple[str, bytes]] = {}
+
+    @property
+    def run(self) -> str:
+        """As it was begun."""
+        return self._line.run
 
     def save(self, round: int, tree: Tree) -> None:
         """Keep the bytes."""
-        self._saved[round] = b"".join(pack(Header(FORMAT, round=round), tree))
-        self.forget_after(round)
-        for old in self.rounds()[: -self._keep]:
-            del self._saved[old]
+        data = b"".join(pack(Header(FORMAT, round=round), tree))
+        self._saved[round] = (self._line.attempt, data)
+        kept = self._line.retained(self.marks(), round, self._keep)
+        self._saved = {round: saved for round, saved in self._saved.items() if round in kept}
 
     def load(self, round: int) -> Tree:
         """Read the bytes."""
-        return unpack(self._saved[round])[1]
+        return unpack(self._saved[round][1])[1]
 
-    def rounds(self) -> tuple[int, ...]:
+    def marks(self) -> dict[int, str]:
         """All of them."""
-        return tuple(sorted(self._saved))
+        return {round: attempt for round, (attempt, _) in sorted(self._saved.items())}
 
-    def forget_after(self, round: int) -> None:
-        """Drop the later ones."""
-        self._saved = {kept: data for kept, data in self._saved.items() if kept <= round}
+    def begin(self, run: str, attempt: str, start: int) -> None:
+        """Note it."""
+        assert not self._saved or run == self.run, "checkpoints of two runs do not mix"
+        self._line = Lineage(run, attempt, start)
+
+
+class _Noted(msgspec.Struct, frozen=True):
+    """What a folder says of itself."""
+
+    run: str = ""
+    saved: bool = False
+    """Whether a checkpoint of the run was ever saved here."""
+
+
+def _read_run(path: Path) -> _Noted:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Noted)
+    except FileNotFoundError:
+        return _Noted()
+    except OSError as error:
+        raise failed(f"the file {path} cannot be read", error) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise RequestError(f"{path} cannot be read, it is damaged: {ANEW}") from None
 
 
 class FileStore:
@@ -102,6 +125,7 @@ class FileStore:
         """A sentence for each damaged checkpoint that was found."""
         self._own = Header(FORMAT, digest, party)
         self._keep = keep
+        self._line = Lineage()
         self._known: dict[Path, tuple[tuple[int, ...], Header | None]] = {}
         """What was found out of a file, by what tells whether it has changed since."""
         try:
@@ -109,27 +133,41 @@ class FileStore:
             for left in folder.glob(".checkpoint-*.part"):
                 left.unlink()
         except OSError as error:
-            raise _failed(f"the folder {folder} cannot be used for checkpoints", error) from None
-        self.rounds()
+            raise failed(f"the folder {folder} cannot be used for checkpoints", error) from None
+        self._noted = _read_run(folder / RUN)
+        self._line = Lineage(self._noted.run)
+        if not self.marks() and self._noted.saved:
+            raise RequestError(
+                f"the checkpoints of the run {self.run[:8]} that were in {folder} are gone or "
+                f"damaged: put them back, or {ANEW}"
+            )
+
+    @property
+    def run(self) -> str:
+        """As it was begun, by this process or one before."""
+        return self._line.run
 
     def save(self, round: int, tree: Tree) -> None:
-        """Write beside, force to the disk, rename; then delete what is too old, or of later."""
-        header = msgspec.structs.replace(self._own, round=round)
+        """Write beside, force to the disk, rename; then delete what nobody can want any more."""
+        line = self._line
+        header = msgspec.structs.replace(self._own, round=round, run=line.run, attempt=line.attempt)
         path = self._path(round)
         beside = path.with_name(f".{path.name}.part")
         try:
-            _write(beside, pack(header, tree))
+            write_new(beside, pack(header, tree))
             beside.replace(path)
-            _force_folder(self.folder)
+            force_folder(self.folder)
             self._known[path] = (_identity(path), header)
         except OSError as error:
-            raise _failed(f"the checkpoint {path} cannot be written", error) from None
+            raise failed(f"the checkpoint {path} cannot be written", error) from None
         finally:
             # If even this fails the first error counts, and the next opening clears it.
             with suppress(OSError):
                 beside.unlink()
-        oldest = [kept for kept in self.rounds() if kept <= round][-self._keep :][0]
-        self._delete(lambda other: not oldest <= other <= round)
+        if line.run and not self._noted.saved:
+            self._note(_Noted(line.run, saved=True))
+        kept = line.retained(self.marks(), round, self._keep)
+        self._delete(lambda other: other not in kept)
 
     def load(self, round: int) -> Tree:
         """Read the file, and judge it once more."""
@@ -141,15 +179,29 @@ class FileStore:
                 f"the checkpoint {path} is damaged ({error}): start again, and an older one is used"
             ) from None
         except OSError as error:
-            raise _failed(f"the checkpoint {path} cannot be read", error) from None
+            raise failed(f"the checkpoint {path} cannot be read", error) from None
 
-    def rounds(self) -> tuple[int, ...]:
+    def marks(self) -> dict[int, str]:
         """Those whose checksum is right; one of another job is refused."""
-        return tuple(sorted(self._sound()))
+        return dict(sorted(self._sound().items()))
 
-    def forget_after(self, round: int) -> None:
-        """Delete the later ones."""
-        self._delete(lambda other: other > round)
+    def begin(self, run: str, attempt: str, start: int) -> None:
+        """Note the run in a file, if it is another than before."""
+        assert run == self.run or not self.marks(), "checkpoints of two runs do not mix"
+        if run != self.run:
+            self._note(_Noted(run))
+        self._line = Lineage(run, attempt, start)
+
+    def _note(self, noted: _Noted) -> None:
+        path = self.folder / RUN
+        beside = path.with_name(f".{path.name}.part")
+        try:
+            write_new(beside, [msgspec.json.encode(noted)])
+            beside.replace(path)
+            force_folder(self.folder)
+        except OSError as error:
+            raise failed(f"the file {path} cannot be written", error) from None
+        self._noted = noted
 
     def _path(self, round: int) -> Path:
         return self.folder / f"checkpoint-{round:08}.state"
@@ -158,9 +210,9 @@ class FileStore:
         names = [(path, _NAME.fullmatch(path.name)) for path in sorted(self.folder.iterdir())]
         return {path: int(match[1]) for path, match in names if match}
 
-    def _sound(self) -> dict[int, Path]:
-        """The sound ones by round; tells of those that are not, once."""
-        sound: dict[int, Path] = {}
+    def _sound(self) -> dict[int, str]:
+        """The attempts of the sound ones by round; tells of those that are not, once."""
+        sound: dict[int, str] = {}
         damaged: dict[Path, str] = {}
         try:
             for path, round in self._files().items():
@@ -172,16 +224,16 @@ class FileStore:
                     else:
                         self._refuse_others(path, header)
                     self._known[path] = (identity, header)
-                if self._known[path][1] is not None:
-                    sound[round] = path
+                if (found := self._known[path][1]) is not None:
+                    sound[round] = found.attempt
         except OSError as error:
-            raise _failed(f"the checkpoints in {self.folder} cannot be read", error) from None
+            raise failed(f"the checkpoints in {self.folder} cannot be read", error) from None
         used = f"the one of round {max(sound)} is used" if sound else "there is no other"
         self.faults += [f"{path.stem} is damaged ({why}): {used}" for path, why in damaged.items()]
         return sound
 
     def _refuse_others(self, path: Path, header: Header) -> None:
-        """A folder holds the checkpoints of one job and one party."""
+        """A folder holds the checkpoints of one job, one run and one party."""
         own, cure = self._own, "choose another --out folder"
         if header.format != own.format:
             raise RequestError(
@@ -197,6 +249,11 @@ class FileStore:
             raise RequestError(
                 f"{path} is of the party '{header.party}', not '{own.party}': {cure}"
             )
+        if header.run != self.run:
+            raise RequestError(
+                f"{path} is of another run of this job, {header.run[:8] or 'without a name'}, than "
+                f"the folder, {self.run[:8] or 'which has none'}: {cure}"
+            )
 
     def _delete(self, unwanted: Callable[[int], bool]) -> None:
         try:
@@ -205,36 +262,12 @@ class FileStore:
                 path.unlink()
                 self._known.pop(path, None)
             if paths:
-                _force_folder(self.folder)
+                force_folder(self.folder)
         except OSError as error:
-            raise _failed(f"old checkpoints in {self.folder} cannot be deleted", error) from None
-
-
-def _write(path: Path, pieces: Iterable[bytes]) -> None:
-    """A new file that only its owner may read, forced to the disk."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        for piece in pieces:
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _force_folder(folder: Path) -> None:
-    """Force a rename, or a deletion, to the disk."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+            raise failed(f"old checkpoints in {self.folder} cannot be deleted", error) from None
 
 
 def _identity(path: Path) -> tuple[int, ...]:
     """What changes when a file does."""
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _failed(what: str, error: OSError) -> CheckpointError:
-    cure = _CURES.get(error.errno or 0, "see to the disk, or choose another --out folder")
-    return CheckpointError(f"{what} ({error.strerror or error}): {cure}")

@@ -3,7 +3,7 @@
     magic      8 bytes
     SHA-256    32 bytes, over all that follows
     lengths    of the three parts that follow, 4 + 8 + 8 bytes
-    header     msgpack: format, job digest, party, round
+    header     msgpack: format, job digest, party, round, run, attempt
     structure  msgpack: the tree, with names where its tensors belong
     tensors    safetensors
 
@@ -20,7 +20,7 @@ import msgspec
 
 from colonnade.party.state import StateError, Tree, decode, encode
 
-FORMAT = 1
+FORMAT = 2
 
 _MAGIC = b"COLONNA\n"
 _LENGTHS = struct.Struct("<IQQ")
@@ -36,13 +36,16 @@ class Header(msgspec.Struct, frozen=True):
     """Of the job."""
     party: str = ""
     round: int = -1
+    run: str = ""
+    attempt: str = ""
+    """Which of the run's attempts reached the round."""
 
 
 def pack(header: Header, tree: Tree) -> list[bytes]:
     """A checkpoint in pieces, to be written one after the other.
 
     >>> unpack(b"".join(pack(Header(FORMAT, "d1", "bank", 80), {"round": 80})))
-    (Header(format=1, digest='d1', party='bank', round=80), {'round': 80})
+    (Header(format=2, digest='d1', party='bank', round=80, run='', attempt=''), {'round': 80})
     """
     from safetensors.torch import save
 

@@ -21,7 +21,7 @@ from colonnade.errors import WireError
 from colonnade.wire.messages import MESSAGES, Buffer, Message, Packed
 
 MAGIC = b"CO"
-VERSION = 1
+VERSION = 2
 ALIGN = 16
 ITEM_BYTES = {
     "float64": 8,

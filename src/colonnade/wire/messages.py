@@ -85,8 +85,11 @@ class Hello(Message, frozen=True):
     """How wide the sender's embedding is; 0 for a party that sends none."""
     fingerprint: str = ""
     """Of the row ids in their order, under the job's seed; only compared, never read."""
-    checkpoints: tuple[int, ...] = ()
-    """The rounds from which the sender can go on, beside the first."""
+    run: str = ""
+    """The run of which the sender has taken part; empty where it has taken part in none."""
+    checkpoints: dict[int, str] = {}
+    """The rounds of that run from which the sender can go on, beside the first, and in which
+    attempt at it each was reached."""
 
 
 class Welcome(Message, frozen=True):
@@ -98,9 +101,13 @@ class Welcome(Message, frozen=True):
     digest: str
     """As in Hello."""
     start: int
-    """The round to begin from: the newest from which all can go on."""
+    """The round to begin from: the newest that all have reached in the same attempt."""
     widths: dict[str, int]
     """How wide every party's embedding is."""
+    run: str = ""
+    """Which run this is: two runs of one job have nothing in common."""
+    attempt: str = ""
+    """What is reached from here on is marked with this: no two beginnings have the same."""
     task: str = ""
     """What kind of labels there are: a party that computes the loss must know."""
     classes: int = 0

@@ -54,6 +54,10 @@ class World(Protocol):
         """Nanoseconds since the job began."""
         ...
 
+    def token(self) -> str:
+        """A name that nobody has had before: 32 hexadecimal digits."""
+        ...
+
     async def begin(self) -> None:
         """Begin, or begin again after `Regrouped`: nothing that was sent before still counts."""
         ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from secrets import token_hex
 from typing import TypeVar
 
 from colonnade.errors import AbsentError, BreachError, PartyError, StoppedError
@@ -62,6 +63,10 @@ class NetworkWorld(Switchboard):
     def now(self) -> int:
         """Nanoseconds since the job began."""
         return self.watch.now()
+
+    def token(self) -> str:
+        """From the operating system."""
+        return token_hex(16)
 
     async def begin(self) -> None:
         """Wait until the link to everybody is open in the newest generation."""

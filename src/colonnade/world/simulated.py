@@ -52,10 +52,16 @@ class SimulatedWorld:
         self.waiting: tuple[int, Callable[[], str]] | None = None
         self.rank = rank
         """0 for the active party, 1 for passives: who acts first at one instant."""
+        self._tokens = 0
         self._kernel = kernel
         self._codec = Codec(kernel.job.limits.message_bytes)
         self._costs = _read_costs(kernel.job.compute.of(me))
         self._off_clock = 0
+
+    def token(self) -> str:
+        """The next number, so that a simulation is the same each time."""
+        self._tokens += 1
+        return f"{self._tokens:032x}"
 
     def now(self) -> int:
         """Nanoseconds of virtual time since the job began."""

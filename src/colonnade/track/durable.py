@@ -1,0 +1,55 @@
+"""Files that outlive a crash and a loss of power, or say why they do not."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from colonnade.errors import FailedError
+
+_SPACE = "free some space, or choose another --out folder"
+_RIGHTS = "make the folder writable, or choose another --out folder"
+_CURES = {
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EROFS: _RIGHTS,
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+}
+
+
+class CheckpointError(FailedError):
+    """A checkpoint cannot be written or read."""
+
+
+def write_new(path: Path, pieces: Iterable[bytes]) -> None:
+    """A new file that only its owner may read, forced to the disk."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        for piece in pieces:
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def force_folder(folder: Path) -> None:
+    """Force a rename, or a deletion, to the disk."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def failed(what: str, error: OSError) -> CheckpointError:
+    """What went wrong, with the cure.
+
+    >>> str(failed("x.state cannot be written", OSError(errno.EROFS, "Read-only file system")))
+    'x.state cannot be written (Read-only file system): make the folder writable, or choose \
+another --out folder'
+    """
+    cure = _CURES.get(error.errno or 0, "see to the disk, or choose another --out folder")
+    return CheckpointError(f"{what} ({error.strerror or error}): {cure}")
