@@ -116,6 +116,8 @@ class Alliance:
         self.port = free_port()
         self.connect: dict[str, int] = {}
         """The port that a party dials, where it is not the active party's own."""
+        self.more: tuple[str, ...] = ()
+        """Further words of every party's command."""
         self.processes: dict[str, Forked | Fresh] = {}
         self.starts = 0
         self._start = start
@@ -146,6 +148,7 @@ class Alliance:
 
     def _words(self, name: str, sets: Sequence[str]) -> list[str]:
         words = ["join", str(self.folder / "job.toml"), "--trust-job", "--me", name]
+        words += self.more
         words += ["--keys", str(self._keys / name), "--out", str(self.run_folder(name))]
         port = self.connect.get(name, self.port)
         words += ["--listen" if name == ACTIVE else "--connect", f"127.0.0.1:{port}"]

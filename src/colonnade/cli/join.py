@@ -67,6 +67,14 @@ def join(
             "started again with the same folder goes on.",
         ),
     ] = None,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart",
+            help="Begin anew, from nothing: what the run folder holds is moved aside. All parties "
+            "must do so.",
+        ),
+    ] = False,
     method: MethodName = None,
     seed: Annotated[
         int | None, typer.Option(help="The job's seed; the same at all parties.")
@@ -109,7 +117,7 @@ def join(
 
     folder = out or Path("runs") / f"{own.name}-{me}"
     address, identity = _address(listen, connect, file), _identity(own, me, file, keys)
-    host = joined.Host(address, identity, folder, emulate, threads, quiet, launched)
+    host = joined.Host(address, identity, folder, emulate, threads, quiet, launched, restart)
     result = joined.run(own, me, file, host)
     if result is not None:
         joined.show(result, as_json, quiet)

@@ -129,6 +129,8 @@ class Host:
     threads: int = 1
     quiet: bool = False
     launched: bool = False
+    restart: bool = False
+    """Whether to move aside what the folder holds, and begin from nothing."""
 
 
 def run(job: Job, me: str, file: PartyFile, host: Host) -> Joined | None:
@@ -138,8 +140,9 @@ def run(job: Job, me: str, file: PartyFile, host: Host) -> Joined | None:
     # The first optimizer would import this, which takes a second, when the others wait already.
     import torch._dynamo
 
+    from colonnade.cli import screen
     from colonnade.crew import muster
-    from colonnade.track.party_folder import PartyFolder
+    from colonnade.track.party_folder import PartyFolder, set_aside
     from colonnade.world.line import Emulation
 
     torch.set_num_threads(host.threads)
@@ -148,6 +151,8 @@ def run(job: Job, me: str, file: PartyFile, host: Host) -> Joined | None:
         if crew.helps:
             crew.help()
             return None
+        if host.restart and (aside := set_aside(host.out)) is not None:
+            screen.stderr().print(f"begins anew; what {host.out} held is in {aside}")
         folder = PartyFolder(host.out)
         try:
             return _speak(crew, file, host, folder, line)

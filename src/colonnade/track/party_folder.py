@@ -2,7 +2,7 @@
 
     lock             held by the process that runs the party; its number, for `colonnade stop`
     start.json       when the party first started, and its secret seed if it was drawn
-    checkpoints/     what to go on from after a crash
+    checkpoints/     what to go on from after a crash, and which run it belongs to
     ledger.chain     everything that crossed, line by line
     party.json       the party's part in figures; there as soon as the party is done
     complete         there when the job is over for everybody
@@ -103,6 +103,25 @@ class PartyFolder:
         """Keep what the peers' receipts say."""
         text = json.dumps(differences, indent=1) + "\n"
         write_whole(self.path / "reconciliation.json", text)
+
+
+def set_aside(path: Path) -> Path | None:
+    """Move what a party's folder holds to a folder beside it, unless a process uses it; where it
+    is now, or None where there was nothing.
+
+    >>> set_aside(Path("nowhere"))
+    """
+    if not path.exists():
+        return None
+    PartyFolder(path).close()
+    number = 1
+    while (aside := path.with_name(f"{path.name}.before-{number}")).exists():
+        number += 1
+    try:
+        return path.rename(aside)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise RequestError(f"{path} cannot be moved aside: {why}") from None
 
 
 def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
