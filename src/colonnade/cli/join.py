@@ -40,6 +40,24 @@ TrustJob = Annotated[
     ),
 ]
 
+RunFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="This party's run folder; by default runs/JOB-PARTY. A crashed party that is "
+        "started again with the same folder goes on.",
+    ),
+]
+Restart = Annotated[
+    bool,
+    typer.Option(
+        "--restart",
+        help="Begin anew, from nothing: what the run folder holds is moved aside. All parties "
+        "must do so.",
+    ),
+]
+
 
 def join(
     job: JobName,
@@ -59,22 +77,8 @@ def join(
             metavar="DIR", help="A folder with cert.pem, key.pem and ca.pem, instead of the file's."
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="This party's run folder; by default runs/JOB-PARTY. A crashed party that is "
-            "started again with the same folder goes on.",
-        ),
-    ] = None,
-    restart: Annotated[
-        bool,
-        typer.Option(
-            "--restart",
-            help="Begin anew, from nothing: what the run folder holds is moved aside. All parties "
-            "must do so.",
-        ),
-    ] = False,
+    out: RunFolder = None,
+    restart: Restart = False,
     method: MethodName = None,
     seed: Annotated[
         int | None, typer.Option(help="The job's seed; the same at all parties.")

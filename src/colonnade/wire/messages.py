@@ -13,8 +13,6 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 Purpose = Literal["training", "evaluation", "control"]
-
-
 UPDATES_MAX = 100_000
 """The most updates on one exchange that a party may speak of."""
 
@@ -86,10 +84,9 @@ class Hello(Message, frozen=True):
     fingerprint: str = ""
     """Of the row ids in their order, under the job's seed; only compared, never read."""
     run: str = ""
-    """The run of which the sender has taken part; empty where it has taken part in none."""
+    """The run in which the sender has taken part; empty for none."""
     checkpoints: dict[int, str] = {}
-    """The rounds of that run from which the sender can go on, beside the first, and in which
-    attempt at it each was reached."""
+    """The rounds from which it can go on, each with the attempt at the run that reached it."""
 
 
 class Welcome(Message, frozen=True):
@@ -105,9 +102,9 @@ class Welcome(Message, frozen=True):
     widths: dict[str, int]
     """How wide every party's embedding is."""
     run: str = ""
-    """Which run this is: two runs of one job have nothing in common."""
+    """Which run this is."""
     attempt: str = ""
-    """What is reached from here on is marked with this: no two beginnings have the same."""
+    """The mark of what is reached from here on."""
     task: str = ""
     """What kind of labels there are: a party that computes the loss must know."""
     classes: int = 0
@@ -285,20 +282,7 @@ class Failure(Message, frozen=True):
 MESSAGES: dict[int, type[Message]] = {
     message.KIND: message
     for message in (
-        Hello,
-        Embedding,
-        Gradient,
-        Evaluate,
-        EvaluationEmbedding,
-        Finish,
-        Failure,
-        Snapshot,
-        Labels,
-        Status,
-        Upload,
-        Welcome,
-        Terms,
-        Barrier,
-        Leave,
+        *(Hello, Welcome, Terms, Labels, Upload, Embedding, Status, Gradient, Snapshot),
+        *(Evaluate, EvaluationEmbedding, Barrier, Leave, Finish, Failure),
     )
 }
