@@ -32,7 +32,7 @@ from colonnade.world.line import Emulation
 from colonnade.world.network import NetworkWorld
 from colonnade.world.party_run import Address, run_connected
 from colonnade.world.timeline import Timeline
-from colonnade.world.watch import Report, Watch, new_incarnation, wall_ns
+from colonnade.world.watch import Report, Watch, new_generation, new_incarnation, wall_ns
 
 DONE_STATUS = "done"
 ENDS = {"end": "all rounds are done", "target": "the target is reached"}
@@ -165,6 +165,7 @@ class _Part:
             incarnation=new_incarnation(),
             emulation=place.emulation,
             policy=me.policy,
+            generation=new_generation(),
         )
         self.world.receipt = self._receipt
         self.seat = me.seat(Fan([self.history, *place.observers]), self.history, self.store)
@@ -205,7 +206,7 @@ class _Part:
             now_ns = self.watch.now()
             # A clock that was set back must not make the time negative.
             self.world.start_clock(min(now_ns, self.place.folder.remember("begun_ns", now_ns)))
-        if self.world.roster.generation > 1 or start:
+        if self.world.roster.begun_again or start:
             where = f"round {start}" if start else "the beginning"
             self.watch.note(f"goes on from {where}", again=start if start else None)
 

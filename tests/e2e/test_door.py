@@ -151,7 +151,7 @@ MALFORMED = {
     "reaches beyond its frame": [JOIN, Segment(Kind.DATA, 1, total=1, offset=1, data=b"x")],
     "these bytes are not Colonnade's": [JOIN, Segment(Kind.DATA, 1, total=20, data=bytes(20))],
     "was acknowledged, and only 0 were sent": [JOIN, Segment(Kind.ACK, 1, acknowledged=9)],
-    "a JOIN of generation 4294967295": [JOIN._replace(generation=(1 << 32) - 1)],
+    "a JOIN of generation 4294967295": [JOIN._replace(generation=(1 << 32) - 1, acknowledged=1)],
     "a REFUSE segment at the wrong end": [JOIN, Segment(Kind.REFUSE, data=b"no")],
     "a LEAVE segment at the wrong end": [JOIN, Segment(Kind.LEAVE, flags=1, data=b"over")],
     "a OPEN segment at the wrong end": [JOIN, Segment(Kind.OPEN, 3, 77)],

@@ -13,7 +13,7 @@ from colonnade.compress.base import DECODERS
 from colonnade.errors import PartyError, WireError
 from colonnade.wire.codec import ITEM_BYTES, Codec
 from colonnade.wire.messages import Buffer, Embedding, Finish, Packed
-from colonnade.world.roster import GENERATION_MAX, Roster
+from colonnade.world.roster import FIRST_MAX, Roster
 from colonnade.world.segment import (
     CHUNK_BYTES,
     LAST,
@@ -185,9 +185,9 @@ def test_a_large_frame_grows_as_it_comes(data, chunk):
     assert frame.data == data
 
 
-def rosters(incarnation=5):
+def rosters(incarnation=5, first=1):
     regroups = []
-    active = Roster(["b"], True, Session, regroups.append, ordered=False)
+    active = Roster(["b", "c"], True, Session, regroups.append, ordered=False, first=first)
     passive = Roster(["a"], False, Session, regroups.append, incarnation, ordered=False)
     return active, passive, regroups
 
@@ -213,13 +213,33 @@ def test_who_is_expelled_is_forgotten():
     assert active.take("b", late)[1] == (Segment(Kind.WHO, 2),)
 
 
-def test_no_generation_can_be_made_the_last():
-    active = rosters()[0]
-    with pytest.raises(WireError, match="cannot be"):
-        active.take("b", Segment(Kind.JOIN, GENERATION_MAX + 1, 5))
-    active.take("b", Segment(Kind.JOIN, GENERATION_MAX, 5))
-    (opened,) = active.take("b", Segment(Kind.JOIN, GENERATION_MAX, 6))[1]
-    assert decoded(opened).generation == GENERATION_MAX + 2
+def join(generation, incarnation, first):
+    return Segment(Kind.JOIN, generation, incarnation, first, PROTOCOL)
+
+
+def test_a_passive_party_cannot_advance_the_generation_by_claiming_a_higher_one():
+    active, honest, regroups = rosters(6, first=41)
+    active.take("b", join(0, 5, 0))
+    (opened,) = active.take("c", decoded(honest.join()))[1]
+    honest.take("a", decoded(opened))
+    for claimed in (42, 1 << 31, (1 << 32) - 1, 40, 0):
+        with pytest.raises(WireError, match=f"a JOIN of generation {claimed}, which nobody has"):
+            active.take("b", join(claimed, 5, 41))
+    for first in (0, 7, 1 << 31, 1 << 63):
+        assert active.take("b", join(1 << 31, 5, first))[1] == [Segment(Kind.OPEN, 41, 5, 41)]
+    assert (active.generation, regroups) == (41, [])
+    assert active.take("c", decoded(honest.join()))[1] == [Segment(Kind.OPEN, 41, 6, 41)]
+
+
+def test_whoever_knew_an_earlier_process_of_the_active_party_begins_with_the_new_one():
+    (old, passive, _), (new, _, none) = rosters(first=FIRST_MAX), rosters(first=3)
+    (opened,) = old.take("b", decoded(passive.join()))[1]
+    passive.take("a", decoded(opened))
+    assert passive.generation == FIRST_MAX and not passive.begun_again
+    (opened,) = new.take("b", decoded(passive.join()))[1]
+    passive.take("a", decoded(opened))
+    assert passive.generation == new.generation == 3 and passive.begun_again and not none
+    assert passive.peers["a"].session.generation == 3
 
 
 @given(st.booleans(), st.lists(SEGMENTS, max_size=20))

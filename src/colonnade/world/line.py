@@ -67,6 +67,8 @@ class Outlet:
         """Whoever sets it ends the connection."""
         self.held = False
         """The reader of the connection waits for room: the peer is not silent, it is not heard."""
+        self.incarnation: int | None = None
+        """The process of the passive party at the other end, once it has joined."""
         self.refusal: str | None = None
         """Why the peer is refused, in mid-connection."""
         self._urgent: dict[int, Segment] = {}

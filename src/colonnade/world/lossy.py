@@ -51,9 +51,9 @@ class LossyWorld(SimulatedWorld):
             open_session=lambda generation: Session(generation),
             on_regroup=self._regroup,
             incarnation=self.incarnation,
+            # What an earlier life of the active party sent may still be on its way.
+            first=1 + GENERATIONS * self.incarnation,
         )
-        # What an earlier life of the active party sent may still be on its way.
-        self.roster.generation += GENERATIONS * self.incarnation if self.roster.leads else 0
         self.inbox.clear()
         self.goodbyes: set[str] = set()
         self.alive = True

@@ -46,8 +46,10 @@ class NetworkWorld(Switchboard):
         incarnation: int,
         emulation: Emulation | None = None,
         policy: Policy | None = None,
+        generation: int = 1,
     ) -> None:
-        super().__init__(job, me, watch, incarnation, emulation)
+        """`generation` is the first that an active party gives out; see `new_generation`."""
+        super().__init__(job, me, watch, incarnation, emulation, generation)
         self.ledger = Ledger()
         self.timeline = Timeline()
         self.receipt: Callable[[str], bytes] = lambda peer: b""

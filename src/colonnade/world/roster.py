@@ -4,8 +4,12 @@ A passive party that starts says JOIN with its incarnation, a number that grows 
 of its process. The active party answers OPEN with the present generation, and both begin a
 session. When a party that had begun comes back as a new incarnation, what it knew is lost: the
 active party begins a new generation, tells everybody with OPEN, and all go back to a checkpoint.
-When the active party itself comes back, it hears of the old generation from those who join, and
-begins one above it. So nothing here depends on a clock, and what is late is told by its number.
+
+Only the active party advances generations, and nobody can make it: it counts from a *first* one,
+which is another each time its process starts. Both go with OPEN, and come back with JOIN. So a
+passive party that knows an earlier process of the active party is told from one that claims what
+was never given out, which is a breach. Nothing here depends on a clock, and what is late is told
+by its number.
 """
 
 from __future__ import annotations
@@ -17,8 +21,8 @@ from colonnade.errors import WireError
 from colonnade.world.session import PROTOCOL, Frame, Kind, Segment, Session
 
 OPEN_SESSION = Callable[[int], Session]
-GENERATION_MAX = 1 << 31
-"""The highest generation that is believed: above it, as many can still be begun."""
+FIRST_MAX = 1 << 31
+"""The highest first generation: above it, as many can still be begun."""
 
 
 @dataclass(slots=True)
@@ -47,10 +51,14 @@ class Roster:
         on_regroup: Callable[[str], None],
         incarnation: int = 0,
         ordered: bool = True,
+        first: int = 1,
     ) -> None:
         self.leads = leads
-        self.generation = 1 if leads else 0
+        self.first = first if leads else 0
+        """The first generation of this process of the active party."""
+        self.generation = self.first
         """0 at a passive party that has not heard of one."""
+        self.begun_again = False
         self.incarnation = incarnation
         self.peers = {name: Peer(name) for name in peers}
         self._ordered = ordered
@@ -61,7 +69,7 @@ class Roster:
 
     def join(self) -> Segment:
         """What a passive party says until it knows the generation, and on each connection."""
-        return Segment(Kind.JOIN, self.generation, self.incarnation, flags=PROTOCOL)
+        return Segment(Kind.JOIN, self.generation, self.incarnation, self.first, PROTOCOL)
 
     def take(self, sender: str, segment: Segment) -> tuple[list[Frame], Sequence[Segment]]:
         """Take in a segment: frames for the party, and segments to answer with."""
@@ -85,42 +93,38 @@ class Roster:
             return ()
         if peer.incarnation < 0:
             return (Segment(Kind.WHO, self.generation),)
-        return (self._announce(peer),) if segment.generation < self.generation else ()
+        return (self._announce(peer),)
 
     def _announce(self, peer: Peer) -> Segment:
-        return Segment(Kind.OPEN, self.generation, peer.incarnation)
+        return Segment(Kind.OPEN, self.generation, peer.incarnation, self.first)
 
     def _joined(self, peer: Peer, segment: Segment) -> Sequence[Segment]:
-        if segment.generation > GENERATION_MAX:
-            raise WireError(f"a JOIN of generation {segment.generation}, which cannot be")
-        if self._ordered and segment.number < peer.incarnation:
+        generation, number, first = segment.generation, segment.number, segment.acknowledged
+        # What an earlier process of this party gave out is unknown here, and of no consequence.
+        if first == self.first and not first <= generation <= self.generation:
+            raise WireError(f"a JOIN of generation {generation}, which nobody has begun")
+        if self._ordered and number < peer.incarnation:
             return ()
-        lost = segment.number != peer.incarnation and peer.session is not None
-        ahead = segment.generation > self.generation
-        # A passive party that has begun with a session of which this party knows nothing.
-        forgotten = segment.generation == self.generation and peer.session is None
-        peer.incarnation, peer.gone = segment.number, None
-        if lost or ahead or forgotten:
-            self._begin_again(
-                max(segment.generation, self.generation) + 1,
-                f"{peer.name} started again" if lost else f"{peer.name} was there before",
-            )
-            return [self._announce(peer)]
-        if peer.session is None:
+        lost = number != peer.incarnation and peer.session is not None
+        peer.incarnation, peer.gone = number, None
+        if lost:
+            self._begin_again(f"{peer.name} started again")
+        elif peer.session is None:
             peer.session = self._open_session(self.generation)
         return [self._announce(peer)]
 
-    def _begin_again(self, generation: int, why: str) -> None:
-        self.generation = generation
+    def _begin_again(self, why: str) -> None:
+        self.generation += 1
+        self.begun_again = True
         for peer in self.peers.values():
             known = peer.incarnation >= 0
-            peer.session = self._open_session(generation) if known else None
+            peer.session = self._open_session(self.generation) if known else None
         self._on_regroup(why)
 
     def expel(self, name: str, why: str) -> None:
         """At the active party: forget a party, and begin again, with it or another of its name."""
         self.peers[name].incarnation = -1
-        self._begin_again(self.generation + 1, why)
+        self._begin_again(why)
 
     def announcements(self) -> dict[str, Segment]:
         """At the active party: OPEN for all who joined and have not spoken in this generation."""
@@ -131,10 +135,17 @@ class Roster:
         }
 
     def _opened(self, peer: Peer, segment: Segment) -> None:
-        if segment.number != self.incarnation or segment.generation <= self.generation:
+        if segment.number != self.incarnation or not self._is_news(segment):
             return
-        first = self.generation == 0
-        self.generation = segment.generation
+        self.begun_again = segment.generation > segment.acknowledged or self.generation > 0
+        known = self.generation
+        self.generation, self.first = segment.generation, segment.acknowledged
         peer.session = self._open_session(self.generation)
-        if not first:
+        if known:
             self._on_regroup(f"{peer.name} began again")
+
+    def _is_news(self, opened: Segment) -> bool:
+        first, generation = opened.acknowledged, opened.generation
+        if first == self.first:
+            return generation > self.generation
+        return first > self.first or not self._ordered

@@ -34,9 +34,11 @@ class Kind(IntEnum):
     ACK = 2
     """Nothing but what is acknowledged; also the heartbeat."""
     JOIN = 3
-    """A passive party is here; the number is its incarnation, the data its greeting."""
+    """A passive party is here; the number is its incarnation, and what it acknowledges is the
+    first generation of the active party's process that it knows."""
     OPEN = 4
-    """The active party's word that a generation has begun; the number is the incarnation."""
+    """The active party's word that a generation has begun; the number is the incarnation, and what
+    it acknowledges the first generation of its process."""
     WHO = 5
     """The active party does not know the sender: it should join."""
     REFUSE = 6
@@ -107,8 +109,8 @@ class Segment(NamedTuple):
 _PLACE = ("total", "offset")
 _SPARE: dict[int, tuple[str, ...]] = {
     Kind.ACK: (*_PLACE, "flags", "number"),
-    Kind.JOIN: (*_PLACE, "acknowledged"),
-    Kind.OPEN: (*_PLACE, "flags", "acknowledged"),
+    Kind.JOIN: _PLACE,
+    Kind.OPEN: (*_PLACE, "flags"),
     Kind.WHO: (*_PLACE, "flags", "acknowledged", "number"),
     Kind.REFUSE: (*_PLACE, "flags", "acknowledged", "number", "generation"),
     Kind.FAIL: (*_PLACE, "flags", "acknowledged", "number", "generation"),

@@ -40,6 +40,7 @@ class Switchboard:
         watch: Watch,
         incarnation: int,
         emulation: Emulation | None,
+        generation: int,
     ) -> None:
         self.me = me
         self.leads = me == job.active
@@ -82,6 +83,7 @@ class Switchboard:
             self._regroup,
             incarnation,
             ordered=False,
+            first=generation,
         )
 
     def _open_session(self, generation: int) -> Session:
@@ -162,6 +164,10 @@ class Switchboard:
             self._told(peer, segment)
             return
         known = self.roster.peers[peer].incarnation
+        if segment.kind == Kind.JOIN:
+            if outlet.incarnation not in (None, segment.number):
+                raise WireError(f"{peer} came as another process on the same connection")
+            outlet.incarnation = segment.number
         if self.ended is not None and segment.kind == Kind.JOIN and segment.number != known:
             outlet.say(Segment(Kind.LEAVE, flags=ENDED, data=self.ended.encode()))
             self.told.add(peer)

@@ -19,6 +19,7 @@ from colonnade.job.records import Timeouts
 from colonnade.track.chain import Chain
 from colonnade.units import NS_PER, show_seconds
 from colonnade.wire.ledger import Direction
+from colonnade.world.roster import FIRST_MAX
 
 SPEAKS_AFTER_NS = 2 * NS_PER["s"]
 """A wait shorter than this is nobody's business."""
@@ -56,6 +57,11 @@ def wall_ns() -> int:
 def new_incarnation() -> int:
     """A number for this start of a party's process, unlike any other."""
     return int.from_bytes(os.urandom(7), "little")
+
+
+def new_generation() -> int:
+    """The first generation of an active party's process, unlike that of any other."""
+    return 1 + int.from_bytes(os.urandom(7), "little") % FIRST_MAX
 
 
 class Watch:
