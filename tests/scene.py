@@ -158,7 +158,16 @@ async def wire(address: str, identity: Identity, active: str) -> AsyncIterator[C
     options = [*tls.channel_options(active), *tls.proxy_option(address, os.environ)]
     credentials = tls.channel_credentials(identity)
     async with grpc.aio.secure_channel(address, credentials, options=options) as channel:
-        yield channel.stream_stream(f"/{SERVICE}/{METHOD}")
+        calls: list[Any] = []
+
+        def open_stream() -> Any:
+            calls.append(channel.stream_stream(f"/{SERVICE}/{METHOD}")())
+            return calls[-1]
+
+        try:
+            yield open_stream
+        finally:
+            await asyncio.gather(*(tls.hang_up(call) for call in calls))
 
 
 async def speak(

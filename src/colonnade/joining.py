@@ -38,6 +38,7 @@ DONE_STATUS = "done"
 ENDS = {"end": "all rounds are done", "target": "the target is reached"}
 """How a job may end well, in words."""
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+DISK_FAULTS += (errno.EMFILE, errno.ENFILE)
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,10 @@ def test_who_has_no_certificate_of_this_authority_is_counted(monkeypatch):
         naked = grpc.ssl_channel_credentials(mine.authority)
         options = tls.channel_options("p1")
         async with grpc.aio.secure_channel(s.address, naked, options=options) as channel:
+            call = channel.stream_stream("/colonnade.Wire/Stream")()
             with pytest.raises(grpc.aio.AioRpcError):
-                await channel.stream_stream("/colonnade.Wire/Stream")().read()
+                await call.read()
+            await tls.hang_up(call)
         await s.until(lambda: active.world.watch.refusals.get(door.STRANGER, 0) >= 2)
         assert active.said("refused a stranger: it showed no certificate that this party trusts")
 

@@ -49,3 +49,53 @@ def test_a_ledger_is_whole_when_two_threads_note_at_once(tmp_path):
     chain.close()
     found = verify(tmp_path / "ledger.chain")
     assert not found.fault and found.entries == 601
+
+
+def eyes(monkeypatch, **timeouts):
+    """The clocks of an active party `a` and of a passive one `b`, which are one and the same."""
+    now = [0]
+    monkeypatch.setattr(watch.time, "monotonic_ns", lambda: now[0])
+    active, passive = [Watch(Timeouts(**timeouts), Quiet()) for _ in range(2)]
+    passive.judges = False
+    return now, active, passive
+
+
+def test_whoever_keeps_all_waiting_is_named_by_the_active_party_and_nobody_else(monkeypatch):
+    now, active, passive = eyes(monkeypatch, silence="2s", absence="5s", stall="9s", join="20s")
+    with passive.waiting(lambda: "a: the reply to round 0"):
+        for second in range(1, 20):
+            now[0] = second * 10**9
+            passive.heard("a")
+            active.heard("b")
+            active.heard("c")
+            # What comes from others does not set back the clock of the one that sends nothing.
+            if second % 3 == 0:
+                active.message("received", "b", "Embedding", second, 1)
+            with active.waiting(lambda: "b, c: an embedding of any of them"):
+                fault = active.look(["b", "c"])
+            assert passive.look(["a"]) is None
+            if fault is not None:
+                break
+    assert str(fault).startswith("c was awaited for 9 s and did not come") and second == 10
+
+
+def test_a_passive_party_gives_up_an_active_one_that_lives_but_never_answers(monkeypatch):
+    now, _, passive = eyes(monkeypatch, silence="2s", absence="5s", stall="9s", join="20s")
+    with passive.waiting(lambda: "a: the reply to round 0"):
+        for second in range(1, 40):
+            now[0] = second * 10**9
+            passive.heard("a")
+            if (fault := passive.look(["a"])) is not None:
+                break
+    assert str(fault).startswith("a was awaited for 29 s") and second == 29
+
+
+def test_a_peer_cannot_fill_a_log_by_coming_and_going():
+    report = Quiet()
+    eye = Watch(Timeouts(), report)
+    for _ in range(1000):
+        eye.connected("b")
+        eye.left("b", "x" * 2000)
+        eye.lost("b")
+    eye.connected("c")
+    assert len(report.events) == 21 and report.events[-1] == "connected with c"

@@ -68,6 +68,9 @@ def waiting_for(program: Active) -> str:
     if program.method.quorum.remembers:
         return f"{', '.join(program.world.peers)}: an embedding of any of them"
     late = [peer for peer, newest in program.view.arrived.items() if newest < program.view.round]
+    if not late and program.evaluations.pending:
+        return f"{', '.join(program.evaluations.missing())}: evaluation embeddings"
     if not late:
-        return f"{', '.join(program.world.peers)}: to come to rest at round {program.view.round}"
+        resting = program.rest.missing() or program.world.peers
+        return f"{', '.join(resting)}: to come to rest at round {program.view.round}"
     return f"{', '.join(late)}: the embedding of round {program.view.round}"

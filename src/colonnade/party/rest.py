@@ -73,8 +73,12 @@ class Rest:
         still busy with batches of before, those come first."""
         return not (self._lacking() and self._program.inbox)
 
+    def missing(self) -> list[str]:
+        """Who was called to rest and has not answered."""
+        called = self._program.world.peers if self._called else ()
+        return [peer for peer in called if peer not in self._answered]
+
     def _lacking(self) -> bool:
-        """Whether somebody was called to rest and has not answered."""
         return self._called and len(self._answered) < len(self._program.world.peers)
 
     async def come(self) -> None:

@@ -13,7 +13,13 @@ from colonnade.world.identity import Identity
 from colonnade.world.network import NetworkWorld
 from colonnade.world.proxy import proxy_option
 from colonnade.world.session import Kind, Segment
-from colonnade.world.tls import channel_credentials, channel_options, explain, secure_grpc
+from colonnade.world.tls import (
+    channel_credentials,
+    channel_options,
+    explain,
+    hang_up,
+    secure_grpc,
+)
 
 PAUSE_S, PAUSE_MAX_S = 0.1, 5.0
 """Between two tries; twice as long each time, until a connection holds."""
@@ -84,7 +90,7 @@ class Dialer:
             self._address, self._credentials, options=self._options
         )
         heard_before = self._world.watch.heard_of(self._active)
-        details = ""
+        details, call = "", None
         try:
             call = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
             await call.wait_for_connection()
@@ -98,7 +104,11 @@ class Dialer:
         except self._grpc.aio.AioRpcError as error:
             details = str(error.details() or error.code())
         finally:
-            await channel.close()
+            try:
+                if call is not None:
+                    await hang_up(call)
+            finally:
+                await channel.close()
         return self._world.watch.heard_of(self._active) > heard_before, details
 
     async def _refuse(self, stream: ClientStream, fault: WireError) -> None:
@@ -108,7 +118,8 @@ class Dialer:
         self._world.fail(PartyError(sentence))
         with suppress(TimeoutError, asyncio.InvalidStateError, self._grpc.aio.AioRpcError):
             last = Segment(Kind.FAIL, data=sentence.encode()[:2000]).encode()
-            await asyncio.wait_for(stream.write(last), LAST_WORD_S)
+            async with asyncio.timeout(LAST_WORD_S):
+                await stream.write(last)
 
 
 def _is_final(details: str) -> bool:

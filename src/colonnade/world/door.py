@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
@@ -24,7 +25,13 @@ HANDSHAKE_S = 5
 """How long after it began a connection that has called nobody counts as a handshake that failed."""
 SIGN_OF_LIFE_S = 3 * BEAT_S
 """How long a connection has to show that it lives, when another process of its name comes."""
-STREAMS_PER_CONNECTION, STREAMS_MAX = 4, 64
+STREAMS_PER_CONNECTION, STREAMS_PER_PARTY = 4, 4
+"""How many streams may be open at once. A party needs one, and another as it dials again; what
+one party holds open takes nothing from the others."""
+CONNECTIONS_MAX = 512
+"""How many connections may be open at once, whoever is behind them: each is a file descriptor."""
+DESCRIPTORS = 256
+"""So many file descriptors are left to files, whatever the connections take."""
 CALLERS_MAX = 256
 """So many connections are known by their address; of older ones a new stream is a new caller."""
 STRANGER = "a stranger"
@@ -40,13 +47,31 @@ OPTIONS = [
     ("grpc.max_receive_message_length", 1 << 20),
 ]
 """Both ends ask each other for a sign of life; firewalls forget connections on which none comes."""
-SERVER_OPTIONS = [
-    *OPTIONS,
-    ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
-    ("grpc.server_handshake_timeout_ms", 10_000),
-    ("grpc.max_connection_idle_ms", 60_000),
-    ("grpc.so_reuseport", 0),
-]
+HANDSHAKE_MAX_S, IDLE_MAX_S = 10, 10
+"""How long a connection may take to show its certificate, and then to call somebody."""
+
+
+def server_options(connections: int) -> list[tuple[str, int]]:
+    """What gRPC is told of a server that takes so many connections at once."""
+    return [
+        *OPTIONS,
+        ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
+        ("grpc.max_allowed_incoming_connections", connections),
+        ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_MAX_S * 1000)),
+        ("grpc.max_connection_idle_ms", int(IDLE_MAX_S * 1000)),
+        ("grpc.so_reuseport", 0),
+    ]
+
+
+def spare_connections() -> int:
+    """How many connections leave enough file descriptors for everything else; the process is
+    allowed more of them, where it can be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS_MAX + 2 * DESCRIPTORS
+    if 0 <= soft < wanted:
+        soft = wanted if hard < 0 else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return CONNECTIONS_MAX if soft < 0 else max(min(CONNECTIONS_MAX, soft - DESCRIPTORS), 16)
 
 
 class ServerStream:
@@ -106,9 +131,9 @@ class Door:
         """When the connections began on which nothing was called yet, oldest first."""
         self._callers: dict[str, None] = {}
         """The addresses of the connections on which something was, oldest first."""
-        self._server = self._grpc.aio.server(
-            options=SERVER_OPTIONS, maximum_concurrent_rpcs=STREAMS_MAX + len(world.peers)
-        )
+        self._streams: Counter[str] = Counter()
+        """How many are open, by party."""
+        self._server = self._grpc.aio.server(options=server_options(spare_connections()))
         self._credentials = server_credentials(identity, self._knocked)
         handler = self._grpc.stream_stream_rpc_method_handler(self._handle)
         self._server.add_generic_rpc_handlers(
@@ -125,6 +150,7 @@ class Door:
                 if port:
                     await self._server.start()
                     return port
+        await self._server.stop(None)
         raise RequestError(
             f"cannot listen at {places[0]}: it is in use, or no address of this machine"
         )
@@ -169,6 +195,14 @@ class Door:
         certificate = peer_certificate(context.auth_context())
         party = None if certificate is None else party_of(certificate, self._names)
         who = party or f"the certificate of {holder(certificate)}"
+        if self._streams[who] >= STREAMS_PER_PARTY:
+            # Nothing is awaited of whoever has so many; not even that it hears why.
+            fault = f"it has {STREAMS_PER_PARTY} streams open already"
+            self._world.watch.refused(who, fault)
+            context.set_code(self._grpc.StatusCode.RESOURCE_EXHAUSTED)
+            context.set_details(fault)
+            return
+        self._streams[who] += 1
         try:
             if party not in self._world.peers:
                 raise WireError(
@@ -182,10 +216,14 @@ class Door:
             self._world.watch.refused(who, str(fault))
             await stream.refuse(str(fault))
             await stream.drain()
+        finally:
+            self._streams[who] -= 1
+            self._streams += Counter()  # forgets who has none
 
     async def _first_word(self, stream: ServerStream) -> Segment:
         try:
-            raw = await asyncio.wait_for(stream.read(), FIRST_WORD_S)
+            async with asyncio.timeout(FIRST_WORD_S):
+                raw = await stream.read()
         except TimeoutError:
             raise WireError(f"nothing was said for {FIRST_WORD_S} s") from None
         if raw is None:

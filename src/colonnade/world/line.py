@@ -65,6 +65,8 @@ class Outlet:
         self.written_bytes = 0
         self.over = asyncio.Event()
         """Whoever sets it ends the connection."""
+        self.said_last = False
+        """The peer has said why it goes; it says so once."""
         self.held = False
         """The reader of the connection waits for room: the peer is not silent, it is not heard."""
         self.incarnation: int | None = None

@@ -75,7 +75,7 @@ class NetworkWorld(Switchboard):
         self._fresh = True
         if self._gathers_ns is None:
             self._gathers_ns = self.watch.now()
-        elif self.watch.now() - self._gathers_ns > self.watch.stall_ns:
+        elif self.watch.now() - self._gathers_ns > self.watch.stall_ns():
             raise PartyError(
                 "the parties have begun again and again, the last time because "
                 f"{self.why}, and are given up (timeouts.stall)"
@@ -110,22 +110,28 @@ class NetworkWorld(Switchboard):
             raise StoppedError(f"stopped as planned before a round was begun: {self.stopping}")
 
     async def send(self, to: str, message: Message) -> None:
-        """Encode, count, and hand to the session; wait while it keeps too much."""
+        """Encode, note, and hand to the session; wait while it keeps too much."""
         kind = type(message)
         if (refusal := self._policy.refuse(kind.__name__)) is not None:
             raise PartyError(refusal)
         frame = self.codec.encode(message)
-        await self._put(to, frame)
-        self.ledger.count(to, "sent", kind, len(frame))
+        session = await self._room_for(to, len(frame))
+        # The line comes first: a line without a frame, after a crash, is the smaller evil.
         self.watch.message("sent", to, kind.__name__, getattr(message, "round", -1), len(frame))
+        self.ledger.count(to, "sent", kind, len(frame))
+        self._put(to, session, frame)
         # The writer's turn: whatever the program does next may take long.
         await self._give_way()
 
-    async def _put(self, to: str, frame: bytearray, last: bool = False) -> None:
+    async def _room_for(self, to: str, size: int) -> Session:
+        """The session to a peer, once it can take so much."""
         self._check()
         session = self._session(to)
-        if self._full(session, len(frame)):
-            await self._wait_for_room(session, to, len(frame))
+        if not session.has_room(size, self.limits):
+            await self._wait_for_room(session, to, size)
+        return session
+
+    def _put(self, to: str, session: Session, frame: bytearray, last: bool = False) -> None:
         session.put(frame, last)
         if (outlet := self.outlets.get(to)) is not None:
             outlet.stir()
@@ -135,16 +141,11 @@ class NetworkWorld(Switchboard):
         self.room.set()
         try:
             with self.watch.waiting(lambda: f"{to}: to take in what was sent"):
-                while self._full(session, size):
+                while not session.has_room(size, self.limits):
                     await self._stir()
         finally:
             self.blocked = False
-
-    def _full(self, session: Session, size: int) -> bool:
-        many = session.unacknowledged >= self.limits.queue_messages
-        return many or (
-            session.queued_bytes > 0 and session.queued_bytes + size > self.limits.queue_bytes
-        )
+            self.watch.came(to)
 
     def _session(self, to: str) -> Session:
         session = self.roster.peers[to].session
@@ -182,8 +183,9 @@ class NetworkWorld(Switchboard):
         if until_ns is None:
             yield
             return
-        loop = asyncio.get_running_loop()
-        alarm = loop.call_later(max(0, until_ns - self.now()) / 1e9, self.stirred.set)
+        alarm = asyncio.get_running_loop().call_later(
+            max(0, until_ns - self.now()) / 1e9, self.stirred.set
+        )
         try:
             yield
         finally:
@@ -284,7 +286,8 @@ class NetworkWorld(Switchboard):
 
     async def _say_goodbye(self) -> None:
         for peer in self.peers:
-            await self._put(peer, bytearray(self.receipt(peer) or b"goodbye"), last=True)
+            frame = bytearray(self.receipt(peer) or b"goodbye")
+            self._put(peer, await self._room_for(peer, len(frame)), frame, last=True)
 
     async def drain(self) -> None:
         """Wait until those who are there have all that was sent, so that nothing is half said."""

@@ -16,6 +16,7 @@ from collections import deque
 from typing import NamedTuple
 
 from colonnade.errors import WireError
+from colonnade.job.running import Limits
 from colonnade.wire.codec import HEADER_BYTES_MAX, MESSAGE_BYTES_MAX
 from colonnade.world.segment import CHUNK_BYTES, LAST, PROTOCOL, Kind, Segment
 
@@ -104,6 +105,11 @@ class Session:
     def owes_any(self) -> bool:
         """Whether anything has come in that was not acknowledged."""
         return self._owed_frames > 0
+
+    def has_room(self, size: int, limits: Limits) -> bool:
+        """Whether it may keep so much more; one frame it always may."""
+        fits = not self.queued_bytes or self.queued_bytes + size <= limits.queue_bytes
+        return fits and len(self._kept) < limits.queue_messages
 
     def put(self, frame: bytearray, last: bool = False) -> None:
         """Take a frame to be sent."""

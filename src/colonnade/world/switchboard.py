@@ -46,6 +46,7 @@ class Switchboard:
         self.leads = me == job.active
         self.peers = job.passives if self.leads else (job.active,)
         self.watch = watch
+        self.watch.judges = self.leads
         self.limits = job.limits
         self.codec = Codec(job.limits.message_bytes)
         self.inbox: deque[tuple[str, Message, int]] = deque()
@@ -133,8 +134,8 @@ class Switchboard:
                 raise WireError(outlet.refusal)
             if reader.done() and not reader.cancelled():
                 reader.result()
-            elif writer.done():
-                self.watch.report.event(f"the connection with {peer} broke: {_cause(writer)}")
+            elif writer.done() and writer.exception() is not None:
+                self.watch.broke(peer, _cause(writer))
         finally:
             outlet.retire()
             if self.outlets.get(peer) is outlet:
@@ -161,6 +162,9 @@ class Switchboard:
 
     async def _take(self, peer: str, outlet: Outlet, segment: Segment) -> None:
         if segment.kind in (Kind.REFUSE, Kind.FAIL, Kind.LEAVE):
+            if outlet.said_last:
+                raise WireError(f"a second {Kind(segment.kind).name}: one is the last word")
+            outlet.said_last = True
             self._told(peer, segment)
             return
         known = self.roster.peers[peer].incarnation
@@ -230,7 +234,7 @@ class Switchboard:
             began = self.roster.generation > 0
             self.fail((PartyError if began else RefusedError)(f"{peer} refused: {text}"))
         elif self.leads and not self.agreed:
-            self.watch.note(f"{peer} failed before the first round, and may come again: {text}")
+            self.watch.failed(peer, text)
         else:
             self.fail(PartyError(text if text.startswith(f"{peer} ") else f"{peer} failed: {text}"))
 

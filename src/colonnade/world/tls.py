@@ -5,6 +5,7 @@ Both sides show a certificate and verify the other's. TLS 1.3 is the only versio
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import gc
 import logging
@@ -23,6 +24,7 @@ __all__ = [
     "channel_credentials",
     "channel_options",
     "explain",
+    "hang_up",
     "holder",
     "load_identity",
     "party_of",
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 VERBOSITY_VARIABLE = "GRPC_VERBOSITY"
+HANG_UP_S = 5
+"""How long gRPC may take to end a call that was cancelled."""
 SUITES_VARIABLE = "GRPC_SSL_CIPHER_SUITES"
 SUITES = "ECDHE-PSK-CHACHA20-POLY1305"
 """The suites of TLS 1.2 that gRPC may use: one that needs a shared password, which nobody has.
@@ -127,6 +131,22 @@ def channel_credentials(identity: Identity) -> Any:
         private_key=identity.key,
         certificate_chain=identity.certificate,
     )
+
+
+async def hang_up(call: Any) -> None:
+    """End a call, and wait until gRPC has nothing more to report of it.
+
+    What it reports later would find the event loop closed, or another one in its place.
+    """
+    call.cancel()
+    ended = asyncio.ensure_future(call.code())
+    try:
+        await asyncio.wait([ended], timeout=HANG_UP_S)
+    except asyncio.CancelledError:
+        await asyncio.wait([ended], timeout=HANG_UP_S)
+        raise
+    finally:
+        ended.cancel()
 
 
 def channel_options(active: str, server_name: str | None = None) -> list[tuple[str, str]]:

@@ -19,6 +19,7 @@ from colonnade.job.records import Timeouts
 from colonnade.track.chain import Chain
 from colonnade.units import NS_PER, show_seconds
 from colonnade.wire.ledger import Direction
+from colonnade.world.budget import Budget
 from colonnade.world.roster import FIRST_MAX
 
 SPEAKS_AFTER_NS = 2 * NS_PER["s"]
@@ -72,7 +73,9 @@ class Watch:
     ) -> None:
         self.report = report
         self.finish_ns = timeouts.ns("finish")
-        self.stall_ns = timeouts.ns("stall")
+        self.judges = True
+        """Whether it is this party's to say who keeps all from going on: the active party's, which
+        awaits the others. A passive party sees only that the active one does not answer."""
         self.refusals: dict[str, int] = {}
         """How often each party was refused."""
         self._timeouts = timeouts
@@ -85,7 +88,10 @@ class Watch:
         """Since when there has been a connection; nothing may have been heard over it yet."""
         self._gone: dict[str, str] = {}
         """Who is not connected, and why."""
+        self._budget = Budget()
         self._wait: tuple[int, Callable[[], str], bool] | None = None
+        self._awaited: dict[str, int] = {}
+        """Since when each has been waited for, whatever came from others meanwhile."""
         self._spoke = False
         self._looked_ns = self.now()
 
@@ -94,7 +100,9 @@ class Watch:
         return time.monotonic_ns() - self._zero_ns
 
     def message(self, way: Direction, peer: str, kind: str, round: int, size: int) -> None:
-        """A message was sent or received."""
+        """A message was received, or is about to be sent."""
+        if way == "received":
+            self.came(peer)
         if self._chain is not None:
             with self._one_at_a_time:
                 self._chain.message(wall_ns(), way, peer, kind, round, size)
@@ -113,6 +121,16 @@ class Watch:
             often = f" ({times} times by now)" if times > 1 else ""
             self.note(f"refused {peer}{often}: {reason}")
 
+    def _tell(self, peer: str, text: str, kept: bool = False) -> None:
+        """Tell what a peer does, as long as that is not too often; perhaps in the ledger too."""
+        more = self._budget.spend(peer, self.now())
+        if more is not None:
+            (self.note if kept else self.report.event)(text + more)
+
+    def came(self, peer: str) -> None:
+        """What was awaited of a peer has come, or a part of it."""
+        self._awaited.pop(peer, None)
+
     def heard(self, peer: str) -> None:
         """Something came from a peer."""
         self._heard[peer] = self.now()
@@ -125,17 +143,27 @@ class Watch:
         """A connection to a peer was made."""
         self._gone.pop(peer, None)
         self._connected[peer] = self.now()
-        self.report.event(f"connected with {peer}")
+        self._tell(peer, f"connected with {peer}")
 
     def lost(self, peer: str) -> None:
         """The connection to a peer is gone."""
         self._gone.setdefault(peer, "the connection is lost")
-        self.report.event(f"the connection with {peer} is lost")
+        self._tell(peer, f"the connection with {peer} is lost")
+
+    def broke(self, peer: str, cause: str) -> None:
+        """The connection to a peer cannot be written to any more."""
+        self._tell(peer, f"the connection with {peer} broke: {cause}")
 
     def left(self, peer: str, reason: str) -> None:
         """A peer stopped as planned."""
         self._gone[peer] = f"it left: {reason}"
-        self.note(f"{peer} left: {reason}")
+        self._tell(peer, f"{peer} left: {reason}", kept=True)
+
+    def failed(self, peer: str, reason: str) -> None:
+        """A peer failed before anything depended on it."""
+        self._tell(
+            peer, f"{peer} failed before the first round, and may come again: {reason}", kept=True
+        )
 
     def silent(self, peer: str) -> bool:
         """Whether nothing was heard of a peer for so long that its connection is given up."""
@@ -160,6 +188,7 @@ class Watch:
         gap_ns, self._looked_ns = now_ns - self._looked_ns, now_ns
         if gap_ns > LATE_NS:
             self._heard = {peer: at_ns + gap_ns for peer, at_ns in self._heard.items()}
+            self._awaited = {peer: at_ns + gap_ns for peer, at_ns in self._awaited.items()}
         if self._wait is None:
             return None
         since_ns, what, joining = self._wait
@@ -176,12 +205,25 @@ class Watch:
             return self._judge(what(), silent_ns, "join" if never else "absence", quietest)
         if joining:
             return self._judge(what(), now_ns - since_ns, "join", quietest)
-        return self._judge(what(), now_ns - since_ns, "stall", quietest)
+        self._awaited = {peer: self._awaited.get(peer, since_ns) for peer in named or peers}
+        slowest = min(self._awaited, key=lambda peer: self._awaited[peer])
+        return self._judge(what(), now_ns - self._awaited[slowest], "stall", slowest)
+
+    def stall_ns(self) -> int:
+        """How long a peer that lives is waited for.
+
+        Whoever keeps the active party waiting keeps the passive parties waiting too, who cannot
+        see it. They give the active party the time that it may need to find out and say so.
+        """
+        own = self._timeouts.ns("stall")
+        others = max(own, self._timeouts.ns("absence"), self._timeouts.ns("join"))
+        return own if self.judges else own + others
 
     def _judge(self, what: str, waited_ns: int, timeout: str, peer: str) -> AbsentError | None:
-        left_ns = self._timeouts.ns(timeout) - waited_ns
+        limit_ns = self.stall_ns() if timeout == "stall" else self._timeouts.ns(timeout)
+        left_ns = limit_ns - waited_ns
         if left_ns <= 0:
-            after = show_seconds(self._timeouts.ns(timeout) / NS_PER["s"])
+            after = show_seconds(limit_ns / NS_PER["s"])
             why = f" ({self._gone[peer]})" if peer in self._gone else ""
             return AbsentError(
                 f"{peer} was awaited for {after} and did not come{why}; waited for {what} "
