@@ -37,8 +37,10 @@ from colonnade.world.watch import Report, Watch, new_generation, new_incarnation
 DONE_STATUS = "done"
 ENDS = {"end": "all rounds are done", "target": "the target is reached"}
 """How a job may end well, in words."""
-DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-DISK_FAULTS += (errno.EMFILE, errno.ENFILE)
+DISK_FAULTS = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
+    *(errno.EMFILE, errno.ENFILE),
+)
 
 
 @dataclass(frozen=True)
