@@ -72,7 +72,8 @@ class Taker:
         """End as a killed process does: nothing is said."""
         assert self.task is not None
         self.task.cancel()
-        with suppress(asyncio.CancelledError):
+        # It may have been about to end by itself.
+        with suppress(asyncio.CancelledError, ColonnadeError):
             await self.task
 
     def said(self, text: str) -> bool:

@@ -23,7 +23,7 @@ from colonnade.world.line import Emulation
 from colonnade.world.session import Session
 from colonnade.world.switchboard import Switchboard
 from colonnade.world.timeline import Timeline
-from colonnade.world.watch import Watch
+from colonnade.world.watch import Watch, alarm
 from colonnade.world.workbench import Workbench
 
 T = TypeVar("T")
@@ -159,7 +159,8 @@ class NetworkWorld(Switchboard):
         self._check()
         if not self.inbox:
             began_ns = self.now()
-            with self.watch.waiting(waiting_for or (lambda: "any message")), self._alarm(until):
+            wakes = alarm(self.stirred, None if until is None else until - began_ns)
+            with self.watch.waiting(waiting_for or (lambda: "any message")), wakes:
                 while not self.inbox:
                     if until is not None and self.now() >= until:
                         return None
@@ -176,20 +177,6 @@ class NetworkWorld(Switchboard):
         self.ledger.count(sender, "received", kind, size)
         self.watch.message("received", sender, kind.__name__, getattr(message, "round", -1), size)
         return sender, message
-
-    @contextmanager
-    def _alarm(self, until_ns: int | None) -> Iterator[None]:
-        """Inside, the party is woken at an instant."""
-        if until_ns is None:
-            yield
-            return
-        alarm = asyncio.get_running_loop().call_later(
-            max(0, until_ns - self.now()) / 1e9, self.stirred.set
-        )
-        try:
-            yield
-        finally:
-            alarm.cancel()
 
     def refused(self, peer: str, reason: str) -> None:
         """A party does not fit the job and was told so; it may come again."""
@@ -267,7 +254,7 @@ class NetworkWorld(Switchboard):
 
     async def _linger(self) -> None:
         until_ns = self.now() + self.watch.finish_ns
-        with self.watch.waiting(self._lingering), self._alarm(until_ns):
+        with self.watch.waiting(self._lingering), alarm(self.stirred, self.watch.finish_ns):
             while self._unheard() and self.now() < until_ns:
                 await self._stir(check=False)
 

@@ -7,6 +7,7 @@ crosses is written into the chain of the party's ledger.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -63,6 +64,19 @@ def new_incarnation() -> int:
 def new_generation() -> int:
     """The first generation of an active party's process, unlike that of any other."""
     return 1 + int.from_bytes(os.urandom(7), "little") % FIRST_MAX
+
+
+@contextmanager
+def alarm(event: asyncio.Event, in_ns: int | None) -> Iterator[None]:
+    """Inside, whoever waits for the event is woken after this time; None: is not."""
+    if in_ns is None:
+        yield
+        return
+    handle = asyncio.get_running_loop().call_later(max(0, in_ns) / 1e9, event.set)
+    try:
+        yield
+    finally:
+        handle.cancel()
 
 
 class Watch:
