@@ -333,6 +333,8 @@ def main(out, names):
                 Path(out, f"{ranks.rank}.json").write_text(json.dumps(found))
         if ranks.rank:
             serve(ranks, {})
+    threads = [file.read_text().strip() for file in Path("/proc/self/task").glob("*/comm")]
+    Path(out, f"{ranks.rank}.threads").write_text(json.dumps(threads))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,10 @@ class Replica:
         self._inputs: list[torch.Tensor] = []
         self._output = torch.empty(0)
         self._parallel: DistributedDataParallel | None = None
+        ranks.at_end(self._release)
+
+    def _release(self) -> None:
+        self._parallel, self._inputs, self._output = None, [], torch.empty(0)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Replica:
         """A copied module is computed by the same replicas: each call brings its weights."""

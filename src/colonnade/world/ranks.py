@@ -7,8 +7,10 @@ wait for as long as rank 0 waits for another party.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -109,6 +111,9 @@ def start(device: torch.device, timeout_s: float = TIMEOUT_S) -> Ranks | None:
             )
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
+    # Its functions have the default group as their default argument, that of the moment in which it
+    # is first imported. DistributedDataParallel imports it: then that would keep the group for ever.
+    importlib.import_module("torch.distributed.nn.functional")
     store, rank, size = next(rendezvous("env://"))
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if cuda else "gloo",
@@ -135,7 +140,8 @@ class Ranks:
         self.device = device
         """Where this rank computes."""
         self._store = store
-        self._control = dist.new_group(backend="gloo", timeout=timedelta(seconds=IDLE_S))
+        self._releases: list[Callable[[], None]] = []
+        self._control: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=IDLE_S))
         self._timeout = timedelta(seconds=timeout_s)
 
     def __enter__(self) -> Ranks:
@@ -151,7 +157,23 @@ class Ranks:
         if error is None:
             if self.rank == 0:
                 self.give(Order(END))
-            dist.destroy_process_group()
+            self._join_threads()
+
+    def at_end(self, release: Callable[[], None]) -> None:
+        """Call this at the end: it lets go of whatever holds a group of processes."""
+        self._releases.append(release)
+
+    def _join_threads(self) -> None:
+        """Wait until torch's own threads have ended.
+
+        A group's threads are joined when its last reference is gone. One that lets go of its last
+        tensor while the interpreter is being finalised would end the process with SIGABRT.
+        """
+        for release in self._releases:
+            release()
+        self._control = None
+        dist.destroy_process_group()
+        gc.collect()
 
     def share(self, numbers: Sequence[int] = ()) -> tuple[int, ...]:
         """Rank 0's numbers, at all ranks."""
