@@ -41,12 +41,12 @@ format: $(READY) ## let ruff format and mend what it can
 	$(BIN)/ruff format .
 
 bench: $(READY)  ## speed as ratios, measured side by side in one run
-	$(BIN)/python benchmarks/light.py
-	$(BIN)/python benchmarks/codecs.py
-	$(BIN)/python benchmarks/network.py
+	$(BIN)/python -m benchmarks.light
+	$(BIN)/python -m benchmarks.codecs
+	$(BIN)/python -m benchmarks.network
 
 bench-wan: $(READY) ## the transport over emulated slow lines (root)
-	$(BIN)/python benchmarks/wan.py
+	$(BIN)/python -m benchmarks.wan
 
 clean:           ## remove what the targets made
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -7,33 +7,26 @@
 
 Each figure is the best of several turns that alternate between the things compared, so that a
 noisy neighbour slows both.
+
+    python -m benchmarks.light              about half a minute
+    python -m benchmarks.light --smoke      everything once and tiny, to see that it runs
 """
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 from torch import nn
 from torch.nn import functional as F
 
-from colonnade import (
-    Compute,
-    Costs,
-    Job,
-    Link,
-    Network,
-    Party,
-    Top,
-    Train,
-    simulate,
-    simulate_clock,
-    vertical,
-)
+from benchmarks.figures import Figures
+from benchmarks.messages import best_rate
+from colonnade import Job, Party, Top, Train, simulate, vertical
 from colonnade.compress import decode, plain
 from colonnade.data.batches import BatchPlan
 from colonnade.wire.codec import Codec
@@ -50,11 +43,11 @@ def bottom() -> nn.Module:
 class Example:
     """The data and the start weights that all three loops share."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int) -> None:
         torch.manual_seed(0)
-        self.x = [torch.randn(ROWS, COLUMNS) for _ in range(2)]
-        self.y = torch.randint(CLASSES, (ROWS,))
-        self.plan = BatchPlan(ROWS, BATCH, seed=0)
+        self.x = [torch.randn(rows, COLUMNS) for _ in range(2)]
+        self.y = torch.randint(CLASSES, (rows,))
+        self.plan = BatchPlan(rows, BATCH, seed=0)
         self.modules = {"a": bottom(), "b": bottom(), "top": nn.Linear(128, CLASSES)}
 
     def rows(self) -> list[torch.Tensor]:
@@ -128,7 +121,7 @@ class Joined(nn.Module):
         return self.network(torch.cat(embeddings, dim=1))
 
 
-def best_seconds(things: dict[str, Loop], turns: int = TURNS) -> dict[str, float]:
+def best_seconds(things: dict[str, Loop], turns: int) -> dict[str, float]:
     """The best time of each thing over alternating turns, after one to warm up."""
     best = dict.fromkeys(things, float("inf"))
     for turn in range(turns + 1):
@@ -140,26 +133,8 @@ def best_seconds(things: dict[str, Loop], turns: int = TURNS) -> dict[str, float
     return best
 
 
-def messages_per_second(passives: int) -> float:
-    names = ["active", *(f"p{i}" for i in range(passives))]
-    job = Job(
-        parties={name: Party(role="active" if name == "active" else "passive") for name in names},
-        train=Train(rounds=4_000, batch_size=32),
-        network=Network(link=Link(latency="5ms", bandwidth="1gbit")),
-        compute=Compute(costs=Costs(forward="10ms", backward="20ms", aggregate="10ms")),
-    )
-    best = 0.0
-    for _ in range(4):
-        began = time.perf_counter()
-        run = simulate_clock(job, rows=32_000, widths=dict.fromkeys(names, 16))
-        seconds = time.perf_counter() - began
-        ledger = run.parties["active"].ledger
-        best = max(best, sum(entry["messages"] for entry in ledger) / seconds)
-    return best
-
-
-def codec_seconds() -> dict[str, float]:
-    tensor, codec = torch.randn(4096, 256), Codec()
+def codec_seconds(rows: int, turns: int) -> dict[str, float]:
+    tensor, codec = torch.randn(rows, 256), Codec()
     frame = codec.encode(Embedding(0, plain().encode(tensor)))
     return best_seconds(
         {
@@ -168,34 +143,39 @@ def codec_seconds() -> dict[str, float]:
                 [codec.encode(Embedding(0, plain().encode(tensor))) for _ in range(20)] and None
             ),
             "decode": lambda: [decode(codec.decode(frame).tensor) for _ in range(20)] and None,
-        }
+        },
+        turns,
     )
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--smoke", action="store_true", help="everything once and tiny")
+    smoke = parser.parse_args(words).smoke
     torch.set_num_threads(1)
-    example = Example()
+    turns = 1 if smoke else TURNS
+    example = Example(2 * BATCH if smoke else ROWS)
     loops = best_seconds(
-        {"joint": example.joint(), "split": example.split(), "simulated": example.simulated()}
+        {"joint": example.joint(), "split": example.split(), "simulated": example.simulated()},
+        turns,
     )
-    codec = codec_seconds()
-    table = Table(title="Light: measured side by side, one thread")
-    for column in ("what", "figure", "bound"):
-        table.add_column(column, justify="left" if column == "what" else "right")
+    codec = codec_seconds(64 if smoke else 4096, turns)
+    figures = Figures("Light: measured side by side, one thread", judged=not smoke)
     ratio = loops["simulated"] / loops["split"]
-    table.add_row("simulated FedSGD epoch ÷ plain split loop", f"{ratio:.2f}", "≤ 1.25")
+    figures.add("simulated FedSGD epoch ÷ plain split loop", ratio, f"{ratio:.2f}", most=1.25)
     ratio = loops["simulated"] / loops["joint"]
-    table.add_row("simulated FedSGD epoch ÷ joint autograd loop", f"{ratio:.2f}", "≤ 1.4")
+    figures.add("simulated FedSGD epoch ÷ joint autograd loop", ratio, f"{ratio:.2f}", most=1.4)
     for passives in (1, 4):
-        rate = messages_per_second(passives)
-        table.add_row(
-            f"messages per second, {passives + 1} parties, null learner", f"{rate:,.0f}", "≥ 40,000"
-        )
+        rate = best_rate(passives, *((50, 1) if smoke else ()))
+        what = f"messages per second, {passives + 1} parties, null learner"
+        figures.add(what, rate, f"{rate:,.0f}", least=40_000)
     ratio = (codec["encode"] + codec["decode"]) / codec["copy"]
-    table.add_row("encode + decode 4096×256 float32 ÷ plain copy", f"{ratio:.2f}", "≤ 3")
-    Console().print(table)
+    what = "encode + decode 4096×256 float32 ÷ plain copy"
+    figures.add(what, ratio, f"{ratio:.2f}", most=3)
+    console = Console()
+    figures.show(console)
     milliseconds = {name: round(seconds * 1000, 1) for name, seconds in loops.items()}
-    Console().print(f"epoch of {example.plan.per_epoch} batches, ms: {milliseconds}")
+    console.print(f"epoch of {example.plan.per_epoch} batches, ms: {milliseconds}")
 
 
 if __name__ == "__main__":

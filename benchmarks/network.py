@@ -5,6 +5,7 @@ thread each. The two are measured in turns, so that a noisy neighbour slows both
 come from within (`rounds.parquet`), without the start of processes and without the first epoch.
 
     python -m benchmarks.network            about a minute
+    python -m benchmarks.network --smoke    a few batches, to see that it runs
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,15 +23,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 from rich.console import Console
-from rich.table import Table
 from torch import nn
 from torch.nn import functional as F
 
+from benchmarks.figures import Figures
 from benchmarks.parties import alliance, end_with_cleanup, join_all, load_average, zero_ns
 from colonnade.job.files import load
 
 ROWS, COLUMNS, HIDDEN, EMBEDDING, CLASSES, BATCH = 60_000, 392, 32, 10, 10, 256
-PER_EPOCH = -(-ROWS // BATCH)
+SMOKE_ROWS = 1000
 TORCH = ("forward", "backward", "aggregate")
 JOB = """
 name = "light"
@@ -61,10 +63,10 @@ class Bench:
     epochs: int
 
     @classmethod
-    def make(cls, folder: Path, epochs: int) -> Bench:
+    def make(cls, folder: Path, epochs: int, rows: int = ROWS) -> Bench:
         draw = np.random.default_rng(0)
-        features = [draw.standard_normal((ROWS, COLUMNS), dtype=np.float32) for _ in range(2)]
-        labels = draw.integers(CLASSES, size=ROWS)
+        features = [draw.standard_normal((rows, COLUMNS), dtype=np.float32) for _ in range(2)]
+        labels = draw.integers(CLASSES, size=rows)
         for name, array in (("bank", features[0]), ("telco", features[1]), ("labels", labels)):
             np.save(folder / f"{name}.npy", array)
         job = JOB.format(epochs=epochs + 1, batch=BATCH, hidden=HIDDEN, embedding=EMBEDDING)
@@ -78,7 +80,8 @@ class Bench:
         file = self.folder / "job.toml"
         join_all(file, load(file), self.folder / "alliance", out, options=["--trust-job"])
         seconds = pq.read_table(out / "bank" / "rounds.parquet")["time_s"].to_numpy()
-        ends = zero_ns(out / "bank") + (seconds[PER_EPOCH - 1 :: PER_EPOCH] * 1e9).astype(int)
+        per_epoch = -(-len(self.labels) // BATCH)
+        ends = zero_ns(out / "bank") + (seconds[per_epoch - 1 :: per_epoch] * 1e9).astype(int)
         spans = np.concatenate([torch_spans(out / name) for name in ("bank", "telco")])
         return [
             ((end - begin) / 1e9, 1 - covered_ns(spans, begin, end) / (end - begin))
@@ -98,7 +101,7 @@ class Bench:
         seconds = []
         for _ in range(self.epochs + 1):
             began = time.perf_counter()
-            for rows in torch.randperm(ROWS).split(BATCH):
+            for rows in torch.randperm(len(self.labels)).split(BATCH):
                 h = [
                     bottom(x.index_select(0, rows))
                     for bottom, x in zip(bottoms, self.features, strict=True)
@@ -132,36 +135,44 @@ def covered_ns(spans: np.ndarray, begin: int, end: int) -> int:
     return int(np.maximum(clipped[:, 1] - np.maximum(clipped[:, 0], reached), 0).sum())
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--epochs", type=int, default=4)
-    asked = parser.parse_args()
+    parser.add_argument(
+        "--smoke", action="store_true", help="one turn of one epoch of a few batches"
+    )
+    asked = parser.parse_args(words)
+    turns, epochs, rows = (1, 1, SMOKE_ROWS) if asked.smoke else (asked.turns, asked.epochs, ROWS)
     torch.set_num_threads(1)
     end_with_cleanup()
     network: list[tuple[float, float]] = []
     plain: list[float] = []
     ratios = []
     with tempfile.TemporaryDirectory(prefix="colonnade-bench-") as folder:
-        bench = Bench.make(Path(folder), asked.epochs)
-        for turn in range(asked.turns):
+        bench = Bench.make(Path(folder), epochs, rows)
+        for turn in range(turns):
             network += bench.network(turn)
             plain += bench.plain()
-            last = slice(-asked.epochs, None)
+            last = slice(-epochs, None)
             ratios.append(median(s for s, _ in network[last]) / median(plain[last]))
-    seconds = [each for each, _ in network]
-    table = Table(title="Two processes over mTLS on one host, one thread each, FedSGD")
-    for column in ("what", "figure", "bound"):
-        table.add_column(column, justify="left" if column == "what" else "right")
-    table.add_row("seconds per epoch, over the network", f"{median(seconds):.3f}", "")
-    table.add_row("share of it in which neither party is in torch",
-                  f"{median(share for _, share in network):.0%}", "")  # fmt: skip
-    table.add_row("seconds per epoch, plain PyTorch in one process", f"{median(plain):.3f}", "")
-    table.add_row("network ÷ plain, median of turns", f"{median(ratios):.2f}", "≤ 2")
-    Console().print(table)
+    seconds, ratio = [each for each, _ in network], median(ratios)
+    share = median(share for _, share in network)
+    figures = Figures(
+        "Two processes over mTLS on one host, one thread each, FedSGD", judged=not asked.smoke
+    )
+    for what, figure, shown in (
+        ("seconds per epoch, over the network", median(seconds), f"{median(seconds):.3f}"),
+        ("share of it in which neither party is in torch", share, f"{share:.0%}"),
+        ("seconds per epoch, plain PyTorch in one process", median(plain), f"{median(plain):.3f}"),
+    ):
+        figures.add(what, figure, shown)
+    figures.add("network ÷ plain, median of turns", ratio, f"{ratio:.2f}", most=1.9)
+    console = Console()
+    figures.show(console)
     each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-    Console().print(
-        f"{asked.turns} turns of {asked.epochs} epochs each; best epochs {min(seconds):.3f} and "
+    console.print(
+        f"{turns} turns of {epochs} epochs each; best epochs {min(seconds):.3f} and "
         f"{min(plain):.3f} s; ratio by turn: {each}; {load_average()}"
     )
 

@@ -8,7 +8,7 @@
     steps(...), diminishing(...)        another encoding, or more bits, in later rounds
 
 Mean squared error of the quantisers in parts of the variance, on 4096 x 256 components
-(`benchmarks/codecs.py` prints it; S is scalar, L is lattice):
+(`python -m benchmarks.codecs` prints it; S is scalar, L is lattice):
 
                    minmax        with dither   clipped       with dither
     data     bits  S      L      S      L      S      L      S      L
