@@ -68,7 +68,11 @@ class Active(ActiveWork):
         if self.setup.start == 0:
             await self._prepare()
         while not await self._act():
-            await self._drain()
+            if self.world.pending():
+                await self._drain()
+            self.view.now_ns = self.world.now()
+            if self.world.stopping is not None or self.rest.leaving:
+                await self.rest.heed()
         assert self.reason is not None
         best = self.evaluations.best
         with self.world.off_clock():
@@ -103,20 +107,18 @@ class Active(ActiveWork):
             await self.receive()
 
     async def _drain(self) -> None:
+        """Take in everything that is here."""
         while self.world.pending():
-            # Not by `_receive`: this is done for every message.
-            received = await self.world.receive()
-            assert received is not None
-            accept(self, *received)
-        self.view.now_ns = self.world.now()
-        if self.world.stopping is not None or self.rest.leaving:
-            await self.rest.heed()
+            await self.receive()
 
     async def receive(self) -> None:
         """Wait for one message and take it in."""
-        received = await self.world.receive(waiting_for=partial(waiting_for, self))
+        received = await self.world.receive(waiting_for=self._waiting_for)
         assert received is not None
         accept(self, *received)
+
+    def _waiting_for(self) -> str:
+        return waiting_for(self)
 
     async def _act(self) -> bool:
         """Do the first thing that applies; True when the job is over."""
@@ -147,14 +149,11 @@ class Active(ActiveWork):
         elif not over and not self.ahead and (due := self.method.quorum.expected(view)) is not None:
             self.ahead = await self.begin(due)
         else:
-            await self._wait()
+            if self.idle_round != view.round:
+                self.idle_round = view.round
+                self.method.window.on_first_idle(view)
+            await self.receive()
         return False
-
-    async def _wait(self) -> None:
-        if self.idle_round != self.view.round:
-            self.idle_round = self.view.round
-            self.method.window.on_first_idle(self.view)
-        await self.receive()
 
     async def _aggregate(self, round: int, peers: tuple[str, ...]) -> None:
         """The embeddings of a turn are here: loss, replies, and the fresh update."""

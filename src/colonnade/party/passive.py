@@ -63,17 +63,18 @@ class Passive(Program):
             parts = (Work.FORWARD, Work.BACKWARD)
             await rehearse(self.world, self.setup, self.learner, self.view, parts)
         while not await self._act():
-            await self._drain()
+            if self.world.pending():
+                await self._drain()
+            self.view.now_ns = self.world.now()
         assert self.finish is not None
         return await self.end(self.finish.best, self.finish.reason, self.finish.detail)
 
     async def _drain(self) -> None:
-        """Take in everything that is here; wait only if `_act` found nothing to do."""
+        """Take in everything that is here."""
         while self.world.pending():
             received = await self.world.receive()
             assert received is not None
             self._accept(received[1])
-        self.view.now_ns = self.world.now()
 
     def _accept(self, message: Message) -> None:
         if isinstance(message, Gradient | Snapshot):
@@ -113,7 +114,8 @@ class Passive(Program):
         if exchange is not None:
             await self._update_locally(exchange)
             return False
-        self._close_round()
+        if self.closed < view.round:
+            self._close_round()
         if self.evaluations and self.evaluations[0].after < view.round:
             await self._answer(self.evaluations.popleft())
         elif view.replies:
@@ -181,9 +183,8 @@ class Passive(Program):
 
     def _close_round(self) -> None:
         """The updates that hold on a round are done."""
-        if self.closed < self.view.round:
-            self.learner.end_round(self.view.round - 1)
-            self.closed = self.view.round
+        self.learner.end_round(self.view.round - 1)
+        self.closed = self.view.round
 
     async def _send_next(self) -> None:
         view = self.view
@@ -193,7 +194,8 @@ class Passive(Program):
         self.in_flight[view.sent] = exchange
         view.actions.append((self.world.now(), "send", exchange.round))
         view.sent += 1
-        view.in_flight_max = max(view.in_flight_max, view.in_flight)
+        if view.in_flight > view.in_flight_max:
+            view.in_flight_max = view.in_flight
         if self.world.stopping is not None and not self.asked_to_leave:
             self.asked_to_leave = True
             await self.world.send(self.active, Leave(exchange.round, self.world.stopping))

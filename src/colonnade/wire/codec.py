@@ -37,6 +37,7 @@ HEADER_BYTES_MAX = 65_536
 MESSAGE_BYTES_MAX = 256 * 2**20
 
 _PREFIX = struct.Struct("<2sBBIQ")
+PREFIX_BYTES = _PREFIX.size
 _PADDING = bytes(ALIGN)
 
 
@@ -67,12 +68,13 @@ class Codec:
 
     def _take(self, wanted: type, size: Any) -> Buffer:
         start = self._taken + -self._taken % ALIGN
-        left = self._incoming.nbytes - start
-        if type(size) is not int or not 0 <= size <= max(left, 0):
+        left = max(self._incoming.nbytes - start, 0)
+        if type(size) is not int or not 0 <= size <= left:
             raise WireError(
-                f"the header announces a tensor of {size} bytes, the frame carries {max(left, 0)}"
+                f"the header announces a tensor of {size} bytes, the frame carries {left}"
             )
-        self._taken = start + size if size else self._taken
+        if size:
+            self._taken = start + size
         return Buffer(self._incoming[start : start + size])
 
     def encode(self, message: Message) -> bytearray:
@@ -96,7 +98,7 @@ class Codec:
 
     def decode(self, frame: bytearray | memoryview) -> Message:
         """The message of a frame; its tensor is a view into the frame."""
-        header, payload, kind = self._parts(frame)
+        header, payload, kind = self._parts(memoryview(frame))
         self._incoming, self._taken = payload, 0
         try:
             message = self._decode[kind](header)
@@ -113,12 +115,10 @@ class Codec:
             )
         return message
 
-    def _parts(self, frame: bytearray | memoryview) -> tuple[memoryview, memoryview, int]:
-        view = memoryview(frame)
-        if view.nbytes < _PREFIX.size:
-            raise WireError(
-                f"a frame of {view.nbytes} bytes is shorter than the prefix of {_PREFIX.size}"
-            )
+    def _parts(self, view: memoryview) -> tuple[memoryview, memoryview, int]:
+        size = view.nbytes
+        if size < PREFIX_BYTES:
+            raise WireError(f"a frame of {size} bytes is shorter than the prefix of {PREFIX_BYTES}")
         magic, version, kind, header_bytes, payload_bytes = _PREFIX.unpack_from(view)
         if magic != MAGIC:
             raise WireError("these bytes are not Colonnade's: the frame begins with another mark")
@@ -135,15 +135,15 @@ class Codec:
                 f"is over the limit of {self.message_bytes_max}: raise limits.message_bytes if it "
                 "is meant"
             )
-        start = _PREFIX.size + header_bytes
+        end = start = PREFIX_BYTES + header_bytes
         if payload_bytes:
             start += -header_bytes % ALIGN
-        if view.nbytes != start + payload_bytes:
+        if size != start + payload_bytes:
             raise WireError(
-                f"a frame of {view.nbytes} bytes should have {start + payload_bytes}: "
+                f"a frame of {size} bytes should have {start + payload_bytes}: "
                 "it was cut or has more behind it"
             )
-        return view[_PREFIX.size : _PREFIX.size + header_bytes], view[start:], kind
+        return view[PREFIX_BYTES:end], view[start:], kind
 
 
 def _check_tensor(tensor: Packed, bytes_max: int) -> None:

@@ -35,7 +35,6 @@ class Ledger:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Direction, str], list[int]] = {}
-        self._training = {"sent": 0, "received": 0}
         self._last_size = 0
 
     def count(self, peer: str, direction: Direction, kind: type[Message], size: int) -> None:
@@ -46,8 +45,6 @@ class Ledger:
             tally = self._counts[key] = [0, 0]
         tally[0] += 1
         tally[1] += size
-        if kind.PURPOSE != "evaluation":
-            self._training[direction] += size
         self._last_size = size
 
     def clear(self) -> None:
@@ -58,7 +55,6 @@ class Ledger:
         """The same counts."""
         other = Ledger()
         other._counts = {key: list(tally) for key, tally in self._counts.items()}
-        other._training = dict(self._training)
         return other
 
     def before(self, peer: str, kind: type[Message]) -> Ledger:
@@ -67,8 +63,6 @@ class Ledger:
         tally = other._counts[peer, "received", kind.__name__]
         tally[0] -= 1
         tally[1] -= self._last_size
-        if kind.PURPOSE != "evaluation":
-            other._training["received"] -= self._last_size
         return other
 
     def take(self, other: Ledger, peer: str | None = None) -> None:
@@ -77,28 +71,24 @@ class Ledger:
         kept = {key: tally for key, tally in mine.items() if key[0] != peer}
         theirs = {k: list(t) for k, t in other._counts.items() if peer in (None, k[0])}
         self._counts = kept | theirs
-        for direction in self._training:
-            self._training[direction] = sum(
-                size
-                for (_, way, kind), (_, size) in self._counts.items()
-                if way == direction and _PURPOSE_OF[kind] != "evaluation"
-            )
 
     @classmethod
     def of(cls, entries: list[Entry]) -> Ledger:
         """The ledger of some rows; the inverse of `entries`."""
         ledger = cls()
-        rows = Ledger()
-        rows._counts = {
+        ledger._counts = {
             (row["peer"], row["direction"], row["kind"]): [row["messages"], row["bytes"]]
             for row in entries
         }
-        ledger.take(rows)
         return ledger
 
     def training_bytes(self, direction: Direction) -> int:
         """Bytes of everything but evaluation, which only measures the training."""
-        return self._training[direction]
+        return sum(
+            size
+            for (_, way, kind), (_, size) in self._counts.items()
+            if way == direction and _PURPOSE_OF[kind] != "evaluation"
+        )
 
     def bytes(self, direction: Direction, purpose: Purpose | None = None) -> int:
         """Bytes in one direction, of one purpose or of all."""

@@ -117,23 +117,28 @@ class Pipe:
 
     def arrivals(self, sender: str, to: str, kind: str, size: int, now_ns: int) -> tuple[int, ...]:
         """When a message sent now arrives: once and in order, unless a rule says otherwise."""
-        if self.rules:
-            verdict = self._judge(sender, to, kind, now_ns)
-            self._count += 1
-            if isinstance(verdict, Drop):
-                return ()
-            if isinstance(verdict, Deliver):
-                return (now_ns + verdict.delay_ns,)
-            if isinstance(verdict, Repeat):
-                return tuple(now_ns + delay_ns for delay_ns in verdict.delays_ns)
+        verdict = self._judge(sender, to, kind, now_ns)
+        self._count += 1
+        if isinstance(verdict, Drop):
+            return ()
+        if isinstance(verdict, Deliver):
+            return (now_ns + verdict.delay_ns,)
+        if isinstance(verdict, Repeat):
+            return tuple(now_ns + delay_ns for delay_ns in verdict.delays_ns)
+        return (self.arrival(size, now_ns),)
+
+    def arrival(self, size: int, now_ns: int) -> int:
+        """When a message sent now arrives, where no rule is against it."""
         left_ns = now_ns
         if self.bandwidth is not None:
-            left_ns = self._free_ns = self._transmitted(max(now_ns, self._free_ns), size * 8)
+            begun_ns = self._free_ns if self._free_ns > now_ns else now_ns
+            left_ns = self._free_ns = self._transmitted(begun_ns, size * 8)
         arrival = left_ns + self.latency.at(now_ns)
         if self.jitter_ns:
             arrival += int(self.random.integers(self.jitter_ns + 1))
-        self._last_arrival_ns = max(arrival, self._last_arrival_ns)
-        return (self._last_arrival_ns,)
+        if arrival > self._last_arrival_ns:
+            self._last_arrival_ns = arrival
+        return self._last_arrival_ns
 
     def _judge(self, sender: str, to: str, kind: str, now_ns: int) -> Verdict:
         envelope = Envelope(sender, to, kind, self._count, now_ns)
@@ -146,6 +151,8 @@ class Pipe:
     def _transmitted(self, start_ns: int, bits: int) -> int:
         """When the last of so many bits is on the wire; the rate may change on the way."""
         assert self.bandwidth is not None
+        if len(self.bandwidth.values) == 1:
+            return start_ns + -(-bits * NS_PER_S // self.bandwidth.values[0])
         while True:
             rate = self.bandwidth.at(start_ns)
             end_ns = start_ns + -(-bits * NS_PER_S // rate)

@@ -111,8 +111,8 @@ def start(device: torch.device, timeout_s: float = TIMEOUT_S) -> Ranks | None:
             )
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    # Its functions have the default group as their default argument, that of the moment in which it
-    # is first imported. DistributedDataParallel imports it: then that would keep the group for ever.
+    # Its functions have the default group as a default argument: that of the moment in which it is
+    # imported. DistributedDataParallel imports it, and the group would be kept for ever.
     importlib.import_module("torch.distributed.nn.functional")
     store, rank, size = next(rendezvous("env://"))
     dist.init_process_group(

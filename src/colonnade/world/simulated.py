@@ -28,6 +28,7 @@ Span = tuple[str, int, int]
 
 MEASURED = -1
 """Stands for a cost that is the real time the work took."""
+NAMES = tuple(kind.name.lower() for kind in Work)
 
 
 @coroutine
@@ -85,10 +86,11 @@ class SimulatedWorld:
     async def send(self, to: str, message: Message) -> None:
         """Encode, count, and put on the link; wait while the link's queue is full."""
         frame = self._codec.encode(message)
-        route = self._kernel.routes[self.me, to]
-        while route.queued >= self._kernel.queue_max:
+        kernel = self._kernel
+        route = kernel.routes[self.me, to]
+        while route.queued >= kernel.queue_max:
             self.blocked = True
-            self._kernel.admit(to=self)
+            kernel.admit(to=self)
             await self._idle(lambda: f"room in its queue to {to}")
             self.blocked = False
         kind = type(message)
@@ -147,16 +149,17 @@ class SimulatedWorld:
             return work()
         began = time.perf_counter_ns() if cost == MEASURED else 0
         result = work()
+        start = self._kernel.now_ns
         if cost == MEASURED:
             ns = time.perf_counter_ns() - began
         else:
-            ns = cost if isinstance(cost, int) else cost.at(self._kernel.now_ns)
+            ns = cost if type(cost) is int else cost.at(start)
         if ns:
-            start = self._kernel.now_ns
             self.busy_ns += ns
-            self.spans.append((kind.name.lower(), start, start + ns))
-            self._kernel.wake_at(start + ns, self)
-            await _suspend()
+            self.spans.append((NAMES[kind], start, start + ns))
+            if not self._kernel.jump(start + ns):
+                self._kernel.wake_at(start + ns, self)
+                await _suspend()
         return result
 
     @contextmanager
@@ -173,16 +176,17 @@ class SimulatedWorld:
         self.waiting = (since, waiting_for)
         await _suspend()
         self.waiting = None
-        if self._kernel.now_ns > since:
-            self.idle_ns += self._kernel.now_ns - since
-            self.spans.append(("wait", since, self._kernel.now_ns))
+        now_ns = self._kernel.now_ns
+        if now_ns > since:
+            self.idle_ns += now_ns - since
+            self.spans.append(("wait", since, now_ns))
 
 
 def _read_costs(costs: Costs) -> list[int | Trace]:
     """By kind of work: nanoseconds, a trace of them, or `MEASURED`."""
     read: list[int | Trace] = []
     for kind in Work:
-        quantity = "0s" if kind in UNCHARGED else getattr(costs, kind.name.lower())
+        quantity = "0s" if kind in UNCHARGED else getattr(costs, NAMES[kind])
         if quantity == "measured":
             read.append(MEASURED)
         else:

@@ -57,18 +57,23 @@ class Route:
 
     def put(self, frame: bytearray, kind: str, at_once: bool) -> None:
         """Carry a frame; off-clock messages arrive at once."""
-        now_ns = self.kernel.now_ns
-        arrivals: tuple[int, ...] = (now_ns,)
-        if not at_once:
+        kernel = self.kernel
+        if at_once:
+            arrivals: tuple[int, ...] = (kernel.now_ns,)
+        elif self.pipe.rules:
             names = self.sender.me, self.to.me
-            arrivals = self.pipe.arrivals(*names, kind, len(frame), now_ns)
+            arrivals = self.pipe.arrivals(*names, kind, len(frame), kernel.now_ns)
+        else:
+            arrivals = (self.pipe.arrival(len(frame), kernel.now_ns),)
         for arrival in arrivals:
             self.queued += 1
-            self.kernel.deliver_at(arrival, self, frame)
+            kernel.deliver_at(arrival, self, frame)
 
     def arrived(self, frame: bytearray) -> None:
         """The frame is at the far end: into the inbox, or held until there is room."""
-        if self.stalled or not self.kernel.has_room(self.to):
+        if self.stalled or (
+            len(self.to.inbox) >= self.kernel.queue_max and not self.kernel.has_room(self.to)
+        ):
             self.stalled.append(frame)
             self.kernel.stalled += 1
         else:
@@ -98,7 +103,7 @@ class Simulator:
         until_ns: int | None = None,
     ) -> None:
         self.job = job
-        self.until_ns = until_ns
+        self.until_ns = FOREVER_NS if until_ns is None else until_ns
         """When a run that has not ended is given up."""
         self.now_ns = 0
         self.events = 0
@@ -127,6 +132,16 @@ class Simulator:
         """Let a party act at an instant, unless it was woken before."""
         self.events += 1
         heappush(self._heap, (ns, 1 + world.rank, self.events, world, world.wake))
+
+    def jump(self, ns: int) -> bool:
+        """Let the clock be at an instant, if nothing is to happen before it or then.
+
+        Whoever runs may go on at once: it would have been the next to be woken.
+        """
+        if ns > self.until_ns or (self._heap and self._heap[0][0] <= ns):
+            return False
+        self.now_ns = ns
+        return True
 
     def deliver_at(self, ns: int, route: Route, frame: bytearray) -> None:
         """Let a frame arrive at an instant."""
@@ -180,37 +195,32 @@ class Simulator:
         results: dict[str, T] = {}
         heap, running = self._heap, self._programs
         running |= programs
-        until_ns = FOREVER_NS if self.until_ns is None else self.until_ns
         try:
             for name in programs:
                 self.wake_at(0, self.worlds[name])
             while running or self._down:
-                if not heap or heap[0][0] > until_ns:
+                if not heap or heap[0][0] > self.until_ns:
                     raise DeadlockError(self._deadlock(set(running)))
                 if should_stop is not None and should_stop():
                     raise Interrupted
                 self.now_ns, order, _, target, item = heappop(heap)
                 if order == 0:
                     target.arrived(item)
-                elif target.wake == item and target.me in running:
+                elif target.wake == item and (program := running.get(target.me)) is not None:
                     target.wake += 1
-                    self._resume(target, running[target.me], results)
+                    try:
+                        program.send(None)
+                    except StopIteration as end:
+                        results[target.me] = end.value
+                        del running[target.me]
+                    except FailedError as error:
+                        at = show_seconds(self.now_ns / NS_PER_S)
+                        error.add_note(f"at party {target.me}, {at}")
+                        raise
         finally:
             for program in running.values():
                 program.close()
         return results
-
-    def _resume(
-        self, world: SimulatedWorld, program: Coroutine[Any, Any, T], results: dict[str, T]
-    ) -> None:
-        try:
-            program.send(None)
-        except StopIteration as end:
-            results[world.me] = end.value
-            del self._programs[world.me]
-        except FailedError as error:
-            error.add_note(f"at party {world.me}, {show_seconds(self.now_ns / NS_PER_S)}")
-            raise
 
     def _deadlock(self, unfinished: set[str]) -> str:
         waits = []
