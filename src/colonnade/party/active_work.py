@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -48,5 +47,8 @@ class ActiveWork(Program):
 
     async def backward(self, step: Callable[[], None]) -> None:
         """A party without columns has no backward pass of its own to pay for."""
-        with nullcontext() if self.learner.has_features else self.world.off_clock():
+        if self.learner.has_features:
+            await self.world.compute(step, Work.BACKWARD)
+            return
+        with self.world.off_clock():
             await self.world.compute(step, Work.BACKWARD)
