@@ -153,7 +153,7 @@ class SimulatedWorld:
         if cost == MEASURED:
             ns = time.perf_counter_ns() - began
         else:
-            ns = cost if type(cost) is int else cost.at(start)
+            ns = cost if isinstance(cost, int) else cost.at(start)
         if ns:
             self.busy_ns += ns
             self.spans.append((NAMES[kind], start, start + ns))
