@@ -27,6 +27,17 @@ class ColonnadeError(Exception):
     """The root of all errors raised on purpose; `exit_code` is what the command line returns."""
 
     exit_code = 1
+    told: str | None = "it cannot go on, and its own log says why"
+    """What other parties are told of it over the network; None is its own sentence. That may name
+    files of this host, so only errors that concern the others tell it."""
+
+    def for_peers(self) -> str:
+        """What other parties are told.
+
+        >>> FailedError("/home/ann/runs cannot be written").for_peers()
+        'it cannot go on, and its own log says why'
+        """
+        return str(self) if self.told is None else self.told
 
 
 class RequestError(ColonnadeError):
@@ -60,9 +71,13 @@ class FailedError(ColonnadeError):
 class DeadlockError(FailedError):
     """Every party waits and nothing is under way; the message says who waits for what."""
 
+    told = None
+
 
 class PartyError(FailedError):
     """A party refused what another sent, or another did not keep to the protocol."""
+
+    told = None
 
 
 class AbsentError(PartyError):
@@ -84,6 +99,11 @@ class NotFiniteError(BreachError):
 class WireError(FailedError):
     """Bytes that are not a well-formed message of ours."""
 
+    told = None
+
+
+_WORD_MAX = 100
+
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a clause that offers the nearest known word, or lists all of them.
@@ -94,7 +114,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     'known are epochs, rounds'
     """
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1)
+    # Comparing takes time by the product of the lengths, and nobody mistypes a page of text.
+    close = difflib.get_close_matches(word, names, n=1) if len(word) <= _WORD_MAX else []
     if close:
         return f"did you mean '{close[0]}'?"
     return f"known are {', '.join(names)}" if names else "none are known"

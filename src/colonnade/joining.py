@@ -23,7 +23,8 @@ from colonnade.track.chain import Chain, reconcile
 from colonnade.track.checkpoints import FileStore
 from colonnade.track.durable import CheckpointError
 from colonnade.track.history import History
-from colonnade.track.party_folder import PartyFolder, write_whole
+from colonnade.track.party_folder import PartyFolder
+from colonnade.track.private import write_whole
 from colonnade.track.run import PartyRun, Run
 from colonnade.wire.ledger import Entry
 from colonnade.world.base import Over
@@ -39,7 +40,7 @@ ENDS = {"end": "all rounds are done", "target": "the target is reached"}
 """How a job may end well, in words."""
 DISK_FAULTS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
-    *(errno.EMFILE, errno.ENFILE),
+    *(errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR),
 )
 
 

@@ -25,6 +25,7 @@ from colonnade.track.folder import check_folder
 from colonnade.track.history import Row
 from colonnade.track.metrics import METRICS
 from colonnade.track.party_folder import is_complete, is_done, read_party
+from colonnade.track.private import write_whole
 from colonnade.track.run import ROUND_FIELDS, Run
 from colonnade.world.line import Emulation
 from colonnade.world.processes import Children, Said
@@ -107,7 +108,7 @@ def claim(folder: Path, job: Job) -> None:
     text = dumps(job)
     check_folder(folder, "launch", text)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "job.toml").write_text(text)
+    write_whole(folder / "job.toml", text)
 
 
 def finished(folder: Path, job: Job) -> bool:

@@ -10,6 +10,7 @@ from torch import nn
 
 from colonnade.data.one_party import Part, assemble_party
 from colonnade.errors import JobError, RequestError
+from colonnade.job.bounds import WIDTH_MAX
 from colonnade.job.kinds import kinds
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
@@ -137,10 +138,6 @@ class Participant:
 
     def _passive(self, world: World, setup: Setup, ground: Ground) -> Passive:
         return Passive(world, setup, build_passive(ground, self.me, self.bottom))
-
-
-WIDTH_MAX = 1 << 20
-"""The widest embedding that is believed."""
 
 
 def _task(welcome: Welcome) -> Task:

@@ -48,7 +48,7 @@ def provide(
     # Nobody waits for a party that was stopped: one command starts all of them again.
     recovery = msgspec.structs.replace(job.recovery, on_stop="stop")
     public = msgspec.structs.replace(public_job(job), recovery=recovery, data=None)
-    (private / "job.toml").write_text(dumps(public))
+    write(private / "job.toml", dumps(public).encode(), 0o600)
     allow = [word for module in modules(job) for word in ("--allow", module)]
     folder = private / "parties"
     make_folder(folder)

@@ -98,12 +98,13 @@ def test_who_has_no_certificate_of_this_authority_is_counted(monkeypatch):
     play(run)
 
 
-def test_a_party_that_the_job_does_not_name():
+def test_a_party_that_the_job_does_not_name_is_refused_and_hears_no_names():
     async def run(s, active):
         for name in ("x", "p1"):
             (told,) = await speak(s.address, s.known[name], "p1", JOIN)
             assert told.kind == Kind.REFUSE
-            assert "is of no passive party of this job, which are p0, p2" in told.text()
+            assert "is of no passive party of this job: use the certificate" in told.text()
+            assert "p0" not in told.text() and "p2" not in told.text(), "who takes part is not said"
         assert active.world.watch.refusals == {
             "the certificate of x": 1,
             "the certificate of p1": 1,

@@ -57,7 +57,7 @@ def jobs(draw):
     made = {f"p{i}": draw(parties) for i in range(draw(st.integers(2, 4)))}
     made["p0"] = msgspec.structs.replace(made["p0"], role="active")
     return Job(
-        name=draw(st.text(max_size=9)),
+        name=draw(st.from_regex(r"[^\W_][\w .+-]{0,9}", fullmatch=True)),
         seed=draw(st.integers(0, 2**31)),
         parties=made,
         train=draw(

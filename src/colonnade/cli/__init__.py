@@ -39,6 +39,8 @@ COMMANDS = (demo, simulate, compare, sweep, launch, join, stop, ledger, methods,
 for _command in COMMANDS:
     app.command()(_command)
 app.add_typer(keys, name="keys")
+SENTENCE_MAX = 4_000
+"""The longest sentence that is printed: it may repeat what a file says."""
 
 
 def _show_version(asked: bool) -> None:
@@ -78,6 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has left (`colonnade jobs | head`): that is no fault.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A folder that was taken away or filled up in the meantime is no mistake of ours.
+        return _refuse(f"{error.filename}: {(error.strerror or str(error)).lower()}", 1)
     except KeyboardInterrupt:
         code = 130
     if code == 130:
@@ -88,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _refuse(sentence: str, code: int) -> int:
     # Another party may have said it, or the name of a file.
     safe = "".join(letter if letter.isprintable() else " " for letter in sentence)
-    print(f"colonnade: {' '.join(safe.split())}", file=sys.stderr)
+    print(f"colonnade: {' '.join(safe.split())[:SENTENCE_MAX]}", file=sys.stderr)
     return code
 
 

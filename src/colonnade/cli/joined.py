@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from rich.text import Text
 
 from colonnade.errors import FailedError, StoppedError
 from colonnade.track.chain import printable
+from colonnade.track.private import append_to_private
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +39,8 @@ class Told:
 
     def __init__(self, console: Console, log: Path, quiet: bool, launched: bool = False) -> None:
         self._console = console
-        self._log = log.open("a", buffering=1)
+        self._log = os.fdopen(append_to_private(log), "a", buffering=1, encoding="utf-8")
+        self._log_name = log
         self._quiet = quiet
         self._launched = launched
         """Whether `colonnade launch` shows every second how far the party is."""
@@ -108,7 +111,7 @@ class Told:
         except OSError as error:
             with suppress(OSError):
                 self._log.close()
-            self._console.print(f"{self._log.name} cannot be written: {error.strerror}")
+            self._console.print(f"{self._log_name} cannot be written: {error.strerror}")
 
     def close(self) -> None:
         """The party has ended."""

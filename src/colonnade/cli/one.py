@@ -52,9 +52,12 @@ def simulate(
     if out is not None:
         check_folder(out, "simulate", dumps(record))
     run = _follow(record, threads, quiet)
-    if out is not None:
-        run.save(out)
-    _show(run, as_json)
+    try:
+        if out is not None:
+            run.save(out)
+    finally:
+        # What was found is shown even where it cannot be kept.
+        _show(run, as_json)
     _judge(run, out)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -18,22 +18,38 @@ WIDE = 120
 """How wide a table may be where there is no terminal to say so."""
 
 
+def _console() -> type[Console]:
+    """A console on which a text does nothing but stand there, whoever wrote it."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    from colonnade.track.chain import printable
+
+    class Inert(Console):
+        def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                text = segment.text
+                if segment.control or text.isprintable():
+                    yield segment
+                else:
+                    safe = "\n".join(printable(line) for line in text.split("\n"))
+                    yield Segment(safe, segment.style)
+
+    return Inert
+
+
 def stderr() -> Console:
     """The console for progress and remarks."""
-    from rich.console import Console
-
-    return Console(
+    return _console()(
         stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=not sys.stderr.isatty()
     )
 
 
 def stdout() -> Console:
     """The console for results; wide where there is no terminal to say how wide it is."""
-    from rich.console import Console
-
     told = sys.stdout.isatty() or "COLUMNS" in os.environ
     # A method's name may look like markup (`[…]`) or an emoji (`:smile:`), and is neither.
-    return Console(width=None if told else WIDE, highlight=False, markup=False, emoji=False)
+    return _console()(width=None if told else WIDE, highlight=False, markup=False, emoji=False)
 
 
 def show(renderable: RenderableType) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from colonnade.errors import JobError, nearest
-from colonnade.job.reading import anchor, convert, read_toml
+from colonnade.job.reading import anchor, check_printable, convert, parse_toml, read_toml
 from colonnade.job.records import Compute, Costs, Job, Link, Network
 from colonnade.job.texts import parse_method, parse_value
 from colonnade.job.trust import outside_names
@@ -117,6 +117,7 @@ def _read(path: Path) -> dict[str, Any]:
     tables = read_toml(
         path, "job file", f"give a TOML file or a built-in job ({', '.join(builtin_names())})"
     )
+    check_printable(tables, f"the job file {path}")
     parties = tables.get("parties")
     for party in parties.values() if isinstance(parties, dict) else ():
         anchor(party, path.resolve().parent)
@@ -251,4 +252,4 @@ def dumps(job: Job) -> str:
 
 def loads(text: str, *, allow: Collection[str] = ()) -> Job:
     """A job from TOML text; code that it names must be allowed, as for a file."""
-    return changed(Source(tomllib.loads(text), is_ours=False), allow=allow)
+    return changed(Source(parse_toml(text, "the job"), is_ours=False), allow=allow)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -23,7 +23,19 @@ _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<key>.+?)`(?: - at `\
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<at>.*)`)?$", re.DOTALL)
 _CHOICE = re.compile(r"^Invalid enum value '(?P<value>.*)'$", re.DOTALL)
 _QUANTITIES = re.compile(r"^(network|compute|timeouts)\b")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FILES = ("table", "table_test", "label", "label_test")
+
+
+FILE_BYTES_MAX = 1 << 20
+"""The largest job file or party file."""
+DEPTH_MAX = 32
+"""How deep its tables and lists may lie in each other."""
+_DOTTED = re.compile(
+    r"""(?:\.[ \t]*(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|[^.=,\[\]{}\s"']*)[ \t]*)"""
+    f"{{{DEPTH_MAX}}}"
+)
+"""A key of too many parts, for which the parser would take time and memory by their square."""
 
 
 def read_toml(path: Path, what: str, cure: str) -> dict[str, Any]:
@@ -34,13 +46,73 @@ def read_toml(path: Path, what: str, cure: str) -> dict[str, Any]:
     colonnade.errors.JobError: there is no job file none.toml: give another
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            raw = file.read(FILE_BYTES_MAX + 1)
+        if len(raw) > FILE_BYTES_MAX:
+            raise JobError(f"the {what} {path} is larger than 1 MB: {cure}")
+        return parse_toml(raw.decode(), f"the {what} {path}")
     except FileNotFoundError:
         raise JobError(f"there is no {what} {path}: {cure}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise JobError(f"the {what} {path} cannot be read: {error}") from None
+
+
+def parse_toml(text: str, what: str) -> dict[str, Any]:
+    """The plain tables of a text, in a time that its length bounds.
+
+    >>> parse_toml("a = [1", "the file")
+    Traceback (most recent call last):
+    colonnade.errors.JobError: the file is not valid TOML: Unclosed array (at end of document)
+    """
+    deep = JobError(f"{what} has tables, lists or keys more than {DEPTH_MAX} deep in each other")
+    if _DOTTED.search(text):
+        raise deep
+    try:
+        tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise JobError(f"the {what} {path} is not valid TOML: {error}") from None
+        raise JobError(f"{what} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise deep from None
+    except ValueError as error:  # A number of thousands of digits.
+        raise JobError(f"{what} has a value that cannot be read: {error}") from None
+    if any(depth > DEPTH_MAX for depth, _ in walk(tables)):
+        raise deep
+    return tables
+
+
+def walk(tables: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    """Every key and every value within tables, and how deep it lies.
+
+    >>> list(walk({"a": [1]}))
+    [(1, 'a'), (1, [1]), (2, 1)]
+    """
+    waiting: list[tuple[int, Any]] = [(0, tables)]
+    while waiting:
+        depth, value = waiting.pop()
+        if depth:
+            yield depth, value
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                yield depth + 1, key
+                waiting.append((depth + 1, item))
+        elif isinstance(value, list):
+            waiting += [(depth + 1, item) for item in value]
+
+
+def check_printable(tables: Mapping[str, Any], what: str) -> None:
+    """Refuse control characters: a job's text is shown on terminals and names folders.
+
+    >>> check_printable({"name": "a\\x1b[2J"}, "the job file")
+    Traceback (most recent call last):
+    colonnade.errors.JobError: the job file has control characters in 'a\\x1b[2J': take them out \
+(in a pattern of column names, ? stands for any)
+    """
+    for _, text in walk(tables):
+        if isinstance(text, str) and _CONTROL.search(text):
+            raise JobError(
+                f"{what} has control characters in {text[:60]!a}: take them out (in a pattern "
+                "of column names, ? stands for any)"
+            )
 
 
 def anchor(party: Any, folder: Path) -> None:

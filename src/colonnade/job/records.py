@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from colonnade.errors import nearest
+from colonnade.job.bounds import LAYERS_MAX, PARTIES_MAX, WIDTH_MAX, check_name, check_seed
 from colonnade.job.running import Limits, Recovery, Timeouts
 from colonnade.job.train import Record, Train, require
 from colonnade.units import duration_ns, rate_bits
@@ -183,6 +184,11 @@ class Top(Record, frozen=True, kw_only=True):
             "top.module is set but top.kind is not 'module': set top.kind = 'module'",
         )
         require(0 <= self.dropout < 1, f"top.dropout is {self.dropout}: give 0 to below 1")
+        require(
+            len(self.hidden) <= LAYERS_MAX and all(1 <= size <= WIDTH_MAX for size in self.hidden),
+            f"top.hidden has a layer that is not 1 to {WIDTH_MAX:,} wide, or more than "
+            f"{LAYERS_MAX} layers: choose a smaller top model",
+        )
 
 
 class Job(Record, frozen=True, kw_only=True):
@@ -207,6 +213,12 @@ class Job(Record, frozen=True, kw_only=True):
     recovery: Recovery = Recovery()
 
     def __post_init__(self) -> None:
+        check_name(self.name)
+        check_seed(self.seed, "seed")
+        require(
+            len(self.parties) <= PARTIES_MAX,
+            f"the job has {len(self.parties):,} parties: it can have up to {PARTIES_MAX:,}",
+        )
         actives = [name for name, party in self.parties.items() if party.role == "active"]
         require(
             len(actives) == 1,
@@ -218,7 +230,7 @@ class Job(Record, frozen=True, kw_only=True):
         for name in self.parties:
             require(
                 re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) is not None,
-                f"'{name}' cannot be a party's name: use letters, digits, '-' and '_'",
+                f"'{name}' cannot be a party's name: use up to 64 letters, digits, '-' and '_'",
             )
         for table, overrides in (("network", self.network), ("compute", self.compute)):
             for name in overrides.overrides:
@@ -234,9 +246,11 @@ class Job(Record, frozen=True, kw_only=True):
         for name, party in self.parties.items():
             least = 0 if party.role == "active" else 1
             require(
-                party.width is None or party.width >= least,
-                f"parties.{name}.width is {party.width}: it must be {least} or more",
+                party.width is None or least <= party.width <= WIDTH_MAX,
+                f"parties.{name}.width is {party.width}: it must be {least} or more, up to "
+                f"{WIDTH_MAX:,}",
             )
+            check_seed(party.seed, f"parties.{name}.seed")
         for name in self.passives:
             for field in ("label", "label_test", "sample_weight", "positive"):
                 require(

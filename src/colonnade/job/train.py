@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from colonnade.errors import JobError, nearest
+from colonnade.job.bounds import COUNT_MAX, check_seed
 
 METRIC_TASKS: dict[str, tuple[str, ...]] = {
     "accuracy": ("binary", "multiclass"),
@@ -101,6 +102,11 @@ class Train(Record, frozen=True, kw_only=True):
         for field in ("epochs", "rounds", "batch_size", "patience", "checkpoint_every"):
             value = getattr(self, field)
             require(value is None or value >= 1, f"train.{field} is {value}: it must be 1 or more")
+            require(
+                value is None or value <= COUNT_MAX,
+                f"train.{field} is {value}: it must be {COUNT_MAX:,} or less",
+            )
+        check_seed(self.split_seed, "train.split_seed")
         for field in ("pos_weight", "clip_norm"):
             value = getattr(self, field)
             require(value is None or value > 0, f"train.{field} is {value}: it must be positive")

@@ -15,6 +15,8 @@ from typing import Any, get_type_hints
 from torch import nn
 
 from colonnade.errors import JobError, nearest
+from colonnade.job.bounds import LAYERS_MAX
+from colonnade.models.size import check_size
 from colonnade.outside import import_function
 
 ModelFunction = Callable[..., nn.Module]
@@ -46,6 +48,8 @@ def build(table: Mapping[str, Any], row_shape: tuple[int, ...], where: str) -> n
     )
     """
     function, options = find(table, where)
+    if function.__module__.startswith(f"{__name__}."):
+        check_size(lambda: function(row_shape, **options), where)
     model = function(row_shape, **options)
     if not isinstance(model, nn.Module):
         name = table.get("name", "mlp")
@@ -90,7 +94,8 @@ def _check_types(function: ModelFunction, options: Mapping[str, Any], where: str
         hint = hints.get(key)
         if hint == list[int] | None:
             good = isinstance(value, list) and all(type(v) is int and v > 0 for v in value)
-            wanted = "a list of positive whole numbers"
+            good = good and len(value) <= LAYERS_MAX
+            wanted = f"a list of positive whole numbers, up to {LAYERS_MAX}"
         elif hint is int:
             good, wanted = type(value) is int and value > 0, "a positive whole number"
         elif hint is float:

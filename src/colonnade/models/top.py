@@ -12,6 +12,7 @@ from torch import nn
 
 from colonnade.errors import JobError
 from colonnade.job.records import Top
+from colonnade.models.size import check_size
 from colonnade.outside import import_function
 
 
@@ -69,8 +70,13 @@ def build_top(top: Top, widths: dict[str, int], outputs: int) -> nn.Module:
         return Dot()
     if top.kind == "module":
         return _from_outside(top, widths, outputs)
-    layers: list[nn.Module] = []
     width = sum(widths.values())
+    check_size(lambda: _split(top, width, outputs), "top.hidden")
+    return _split(top, width, outputs)
+
+
+def _split(top: Top, width: int, outputs: int) -> nn.Module:
+    layers: list[nn.Module] = []
     for size in top.hidden:
         layers += [nn.Linear(width, size, bias=top.bias), nn.ReLU()]
         if top.dropout:

@@ -25,6 +25,7 @@ from typing import NoReturn
 import msgspec
 
 from colonnade.errors import FailedError, RequestError
+from colonnade.track.private import append_to_private
 from colonnade.units import show_bytes
 from colonnade.wire.ledger import Direction, Entry
 
@@ -78,9 +79,8 @@ class Chain:
     def open(cls, path: str | Path, party: str, job: str, now_ns: int) -> Chain:
         """Begin a chain, or go on with the one that is there once all of it is verified."""
         try:
-            Path(path).touch()
+            file = append_to_private(Path(path))
             found = verify(path)
-            file = os.open(path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
             why = f"{_reason(error)}: use a folder that can be written"
             raise RequestError(f"the ledger {path} cannot be opened, {why}") from None

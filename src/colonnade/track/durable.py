@@ -24,6 +24,8 @@ _CURES = {
 class CheckpointError(FailedError):
     """A checkpoint cannot be written or read."""
 
+    told = "the checkpoint cannot be written or read, and its own log says why"
+
 
 def write_new(path: Path, pieces: Iterable[bytes]) -> None:
     """A new file that only its owner may read, forced to the disk."""

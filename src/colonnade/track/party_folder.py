@@ -21,7 +21,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from colonnade.errors import RequestError
+from colonnade.track.private import write_whole
 from colonnade.track.run import PartyRun, read_timeline, save_party, save_timeline
 
 
@@ -64,7 +67,7 @@ class PartyFolder:
     def remember(self, key: str, value: int) -> int:
         """A number that must be the same each time the party starts: the first one is kept."""
         path = self.path / "start.json"
-        known: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+        known = _numbers(path) if path.exists() else {}
         if key not in known:
             known[key] = value
             write_whole(path, json.dumps(known))
@@ -124,6 +127,17 @@ def set_aside(path: Path) -> Path | None:
         raise RequestError(f"{path} cannot be moved aside: {why}") from None
 
 
+def _numbers(path: Path) -> dict[str, int]:
+    try:
+        known: dict[str, int] = msgspec.json.decode(path.read_bytes(), type=dict[str, int])
+    except (OSError, msgspec.MsgspecError):
+        raise RequestError(
+            f"{path} is damaged, which holds the secret seed of this party and when it began: put "
+            "it back, choose another --out, or delete it to have a new seed drawn"
+        ) from None
+    return known
+
+
 def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
     """A party's result from its folder, and the facts beside it."""
     from safetensors.torch import load
@@ -177,11 +191,3 @@ def running(path: Path) -> int | None:
         return int(os.read(lock, 32) or b"0") or None
     finally:
         os.close(lock)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    beside = path.with_name(f".{path.name}.part")
-    beside.write_text(text)
-    beside.chmod(0o600)
-    beside.replace(path)

@@ -20,6 +20,7 @@ from colonnade.policies.view import Action, Effort
 from colonnade.track.folder import check_folder
 from colonnade.track.history import Row
 from colonnade.track.metrics import Metric
+from colonnade.track.private import private_file, write_whole
 from colonnade.wire.ledger import Entry
 
 if TYPE_CHECKING:
@@ -196,18 +197,22 @@ class Run:
     def save_figures(self, out: Path) -> None:
         """Write the run folder but for what belongs to one party only; the summary comes last."""
         out.mkdir(parents=True, exist_ok=True)
-        (out / "job.toml").write_text(dumps(self.job))
+        write_whole(out / "job.toml", dumps(self.job))
         self.save_history(out)
         spans = {name: party.spans for name, party in self.parties.items()}
         save_timeline(out / "timeline.parquet", spans)
         ledgers = {name: party.ledger for name, party in self.parties.items()}
-        (out / "ledger.json").write_text(json.dumps(ledgers, indent=1) + "\n")
-        (out / "summary.json").write_text(json.dumps(self.summary(), indent=1) + "\n")
+        write_whole(out / "ledger.json", json.dumps(ledgers, indent=1) + "\n")
+        write_whole(out / "summary.json", json.dumps(self.summary(), indent=1) + "\n")
 
     def save_history(self, out: Path) -> None:
         """Write what the active party has measured."""
-        pq.write_table(_rows_table(self.history, EVALUATION_FIELDS), out / "history.parquet")
-        pq.write_table(_rows_table(self.losses, ROUND_FIELDS), out / "rounds.parquet")
+        history, rounds = (
+            private_file(out / "history.parquet"),
+            private_file(out / "rounds.parquet"),
+        )
+        pq.write_table(_rows_table(self.history, EVALUATION_FIELDS), history)
+        pq.write_table(_rows_table(self.losses, ROUND_FIELDS), rounds)
 
 
 def save_timeline(path: Path, spans: Mapping[str, Iterable[Span]]) -> None:
@@ -222,7 +227,7 @@ def save_timeline(path: Path, spans: Mapping[str, Iterable[Span]]) -> None:
             "end_ns": pa.array(end, pa.int64()),
         }
     )
-    pq.write_table(table, path)
+    pq.write_table(table, private_file(path))
 
 
 def read_timeline(path: Path) -> list[Span]:
@@ -244,11 +249,11 @@ def save_party(folder: Path, party: PartyRun) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, weights in (("last", party.weights), ("best", party.best_weights)):
         if weights:
-            save_file(weights, folder / f"{name}.safetensors")
+            save_file(weights, private_file(folder / f"{name}.safetensors"))
     if party.preprocessing is not None:
-        (folder / "preprocessing.json").write_text(party.preprocessing)
+        write_whole(folder / "preprocessing.json", party.preprocessing)
     if party.classes:
-        (folder / "classes.json").write_text(json.dumps(party.classes, ensure_ascii=False) + "\n")
+        write_whole(folder / "classes.json", json.dumps(party.classes, ensure_ascii=False) + "\n")
 
 
 def plot(runs: Mapping[str, list[Run]], against: str) -> go.Figure:

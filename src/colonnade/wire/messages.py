@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 Purpose = Literal["training", "evaluation", "control"]
+
 UPDATES_MAX = 100_000
 """The most updates on one exchange that a party may speak of."""
 
@@ -51,11 +52,18 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """The common shape of all messages."""
 
     KIND: ClassVar[int]
-    PURPOSE: ClassVar[Purpose] = "control"
+    PURPOSE: ClassVar[Purpose]
+    """Without a default: every policy lets *control* through, so nothing is that by omission."""
 
     def packed(self) -> Sequence[Packed]:
         """The tensors that the message carries."""
         return ()
+
+
+class Control(Message, frozen=True):
+    """A message that only starts, pauses or ends a job, and carries nothing of the data."""
+
+    PURPOSE = "control"
 
 
 class TensorMessage(Message, frozen=True):
@@ -67,7 +75,7 @@ class TensorMessage(Message, frozen=True):
         return (tensor,)
 
 
-class Hello(Message, frozen=True):
+class Hello(Control, frozen=True):
     """The first message of a party: what it believes the job to be."""
 
     KIND = 1
@@ -89,7 +97,7 @@ class Hello(Message, frozen=True):
     """The rounds from which it can go on, each with the attempt at the run that reached it."""
 
 
-class Welcome(Message, frozen=True):
+class Welcome(Control, frozen=True):
     """The active party's answer to everybody's Hello: all are here and mean the same job."""
 
     KIND = 12
@@ -113,7 +121,7 @@ class Welcome(Message, frozen=True):
     """How much the rows of each class count, where they do not all count the same."""
 
 
-class Terms(Message, frozen=True):
+class Terms(Control, frozen=True):
     """What the sender believes the job to be, field by field; sent when the digests differ."""
 
     KIND = 13
@@ -121,7 +129,7 @@ class Terms(Message, frozen=True):
     """The value of each field as JSON, by its path."""
 
 
-class Barrier(Message, frozen=True):
+class Barrier(Control, frozen=True):
     """Come to rest and save. From the active party: at which round; from a passive one, where
     rounds are its own: it has."""
 
@@ -132,7 +140,7 @@ class Barrier(Message, frozen=True):
     """Who stops there, as planned."""
 
 
-class Leave(Message, frozen=True):
+class Leave(Control, frozen=True):
     """The sender wants to stop; the active party answers with a Barrier."""
 
     KIND = 15
@@ -257,7 +265,7 @@ class EvaluationEmbedding(TensorMessage, frozen=True):
     """One row for each row of the piece."""
 
 
-class Finish(Message, frozen=True):
+class Finish(Control, frozen=True):
     """The job is over."""
 
     KIND = 6
@@ -271,7 +279,7 @@ class Finish(Message, frozen=True):
     """What more there is to say of it, for the log."""
 
 
-class Failure(Message, frozen=True):
+class Failure(Control, frozen=True):
     """The sender cannot go on."""
 
     KIND = 7
@@ -279,10 +287,6 @@ class Failure(Message, frozen=True):
     """One sentence for a person at the other end."""
 
 
-MESSAGES: dict[int, type[Message]] = {
-    message.KIND: message
-    for message in (
-        *(Hello, Welcome, Terms, Labels, Upload, Embedding, Status, Gradient, Snapshot),
-        *(Evaluate, EvaluationEmbedding, Barrier, Leave, Finish, Failure),
-    )
-}
+_CONTROL = (Hello, Welcome, Terms, Barrier, Leave, Finish, Failure)
+_DATA = (Embedding, Gradient, Snapshot, Upload, Status, Labels, Evaluate, EvaluationEmbedding)
+MESSAGES: dict[int, type[Message]] = {message.KIND: message for message in (*_CONTROL, *_DATA)}

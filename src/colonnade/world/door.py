@@ -35,6 +35,8 @@ DESCRIPTORS = 256
 CALLERS_MAX = 256
 """So many connections are known by their address; of older ones a new stream is a new caller."""
 STRANGER = "a stranger"
+STRANGE = "is of no passive party of this job: use the certificate of one of them"
+"""Whose job it is, and who the parties are, is not for a stranger to hear."""
 DRAIN_S, DRAIN_MAX = 1.0, 1000
 """How long, and for how many segments, whoever was refused is still listened to."""
 GRACE_S = 0.2
@@ -205,10 +207,7 @@ class Door:
         self._streams[who] += 1
         try:
             if party not in self._world.peers:
-                raise WireError(
-                    f"{who} is of no passive party of this job, which are "
-                    f"{', '.join(self._world.peers)}: use the certificate of one of them"
-                )
+                raise WireError(f"{who} {STRANGE}")
             first = await self._first_word(stream)
             await self._admit(party, first)
             await self._world.serve(party, stream, first)

@@ -49,7 +49,7 @@ async def run_party(world: NetworkWorld, way: Way, program: Coroutine[Any, Any, 
     except Over:
         raise
     except ColonnadeError as error:
-        await world.tell(Kind.FAIL, str(error))
+        await world.tell(Kind.FAIL, error.for_peers())
         raise
     except Exception as error:
         # Its words may show what is nobody else's business.
