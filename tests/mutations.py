@@ -60,7 +60,7 @@ def messages(hello: Hello) -> list[Message]:
         Status(0, 3),
         Labels(tensors()[0], (tensors()[0],)),
         Snapshot(0, ("p0", "p1"), tuple(tensors()[:2]), tuple(tensors()[2:])),
-        Evaluate(0, 0, True, -1, -1),
+        Evaluate(0, 0, ("train", "test"), -1, -1),
         Barrier(5, "p2"),
         Leave(3, "tired"),
         Failure("cannot"),

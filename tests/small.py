@@ -46,6 +46,7 @@ def small(
     optimizer: dict[str, Any] | None = None,
     method: dict[str, Any] | None = None,
     seed: int = 0,
+    validation: float = 0.0,
     **train: Any,
 ) -> Small:
     """Random rows and a binary label; the active party is the second, so that order matters."""
@@ -59,7 +60,7 @@ def small(
         name: None if label_only and name == active else columns.numpy()
         for name, columns in x.items()
     }
-    data = vertical(features, y.numpy(), test=0.25)
+    data = vertical(features, y.numpy(), test=0.25, validation=validation)
     width = 1 if top == "agg" else 4
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -56,7 +56,7 @@ def simulate_clock(
         top = [tuple(parameter.shape) for parameter in parameters]
     dtype = DTYPES[train.dtype]
     labels = dtype if outputs == 1 else torch.int64
-    sizes = Sizes(present, {"train": rows, "test": 0}, dtype, top, labels)
+    sizes = Sizes(present, contract.rows, dtype, top, labels)
     return _clocked(contract, sizes, METRICS["accuracy"], Record(), rules)
 
 
@@ -88,7 +88,8 @@ def reclock(run: Run, job: Job, *, rules: Sequence[Rule] = ()) -> Run:
     if run.sizes is None:
         raise JobError("a run over the network has its own clock: simulate the job instead")
     widths = {name: run.sizes.widths.get(name, 0) for name in job.parties}
-    contract = Contract.of(job, run.sizes.rows["train"], run.sizes.rows["test"], widths)
+    rows = run.sizes.rows
+    contract = Contract.of(job, rows["train"], rows["test"], widths, rows["validation"])
     if contract.method.by_clock:
         raise JobError(
             "what this method learns depends on how long things take: simulate the job instead"
@@ -98,7 +99,7 @@ def reclock(run: Run, job: Job, *, rules: Sequence[Rule] = ()) -> Run:
         for row in run.history
     ]
     losses = [row["loss"] for row in run.losses]
-    clocked = _clocked(contract, run.sizes, run.metric, Record(losses, figures), rules)
+    clocked = _clocked(contract, run.sizes, run.metric, Record(losses, figures, run.test), rules)
     parties = {
         name: replace(
             party,
@@ -118,7 +119,7 @@ def _same(known: Sequence[Row], clocked: Sequence[Row]) -> list[Row]:
     return [row | {"time_s": new["time_s"]} for row, new in zip(known, clocked, strict=True)]
 
 
-KEPT = {"test_loss"}
+KEPT = {"validation_loss", "test_loss"}
 """What an evaluation measures beside metrics; the rest of its row is about time and traffic."""
 
 

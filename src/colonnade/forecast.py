@@ -214,16 +214,19 @@ class _Scene:
 
     def contract(self, train: Train, rows_max: int | None = None) -> Contract:
         """The contract of the job with another `[train]`, and perhaps with fewer rows."""
-        rows, test_rows = self.me.part.train_count, self.me.part.test_count
+        part = self.me.part
+        counts = part.train_count, part.test_count, part.validation_count
         if rows_max is not None:
-            rows, test_rows = min(rows, max(rows_max, train.batch_size)), min(test_rows, rows_max)
+            least = max(rows_max, train.batch_size)
+            counts = min(counts[0], least), min(counts[1], rows_max), min(counts[2], rows_max)
         job = msgspec.structs.replace(self.job, train=train)
-        return replace(Contract.of(job, rows, test_rows, self.widths), clocked=False)
+        contract = Contract.of(job, counts[0], counts[1], self.widths, counts[2])
+        return replace(contract, clocked=False)
 
     def run(self, contract: Contract) -> _Seen:
         """Run everybody's program, and see what this party's ledger says."""
         # Each evaluation is the best so far: its number is then as long as it can be.
-        rising = [{"accuracy": float(n), "full_loss": 0.0} for n in range(_judgements(contract))]
+        rising = [{"accuracy": float(n), "full_loss": 0.0} for n in range(len(contract.schedule))]
         simulator = Simulator(contract.job, world=LinkedWorld)
         seats = null_seats(
             contract,
@@ -247,7 +250,8 @@ class _Scene:
         dtype = DTYPES[job.train.dtype]
         return Sizes(
             widths=present,
-            rows={"train": contract.plan.rows, "test": contract.test_count},
+            rows=contract.rows,
+            evaluates_plain=contract.job.train.evaluate_plain,
             dtype=dtype,
             top=top,
             labels=torch.int64 if objective.name == "cross_entropy" else dtype,
@@ -264,7 +268,7 @@ class _Scene:
         components = copies * across * whole.plan.batch_size
         round_ns = 2 * passives * MESSAGE_NS + components * component_ns
         judged = across * self._judged_rows(whole)
-        judgements_ns = judged * PLAIN_NS * _judgements(whole)
+        judgements_ns = judged * PLAIN_NS * len(whole.schedule)
         if judged <= JUDGED_MAX and whole.rounds * round_ns + judgements_ns <= WHOLE_NS:
             return None
         rounds = max(1, min(whole.rounds // 2, WHOLE_NS // 4 // round_ns))
@@ -281,7 +285,7 @@ class _Scene:
 
         short, double = (self.run(beginning(rounds * times, "never")) for times in (1, 2))
         seen = double.plus(short, double, whole.rounds / rounds - 2)
-        if judgements := _judgements(whole):
+        if judgements := len(whole.schedule):
             once, twice = (beginning(2, f"{n} rounds", EVALUATED_MAX) for n in (2, 1))
             larger = self._judged_rows(whole) / self._judged_rows(once)
             seen = seen.plus(self.run(once), self.run(twice), judgements, larger)
@@ -289,12 +293,3 @@ class _Scene:
 
     def _judged_rows(self, contract: Contract) -> int:
         return contract.test_count + contract.plan.rows * self.job.train.full_loss
-
-
-def _judgements(contract: Contract) -> int:
-    """How many evaluations there are; the last round always has one."""
-    period = contract.job.train.evaluation_period()
-    if period is None:
-        return 0
-    rounds = period[0] * {"epoch": contract.plan.per_epoch, "round": 1}[period[1]]
-    return -(-contract.rounds // rounds)

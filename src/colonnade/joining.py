@@ -150,9 +150,10 @@ class _Part:
         kept = FileStore(folder.checkpoints, me.me, digest, job.recovery.keep)
         forgives = job.recovery.on_disk_fault == "go_on"
         self.store = NotedStore(kept, self.watch, self.chain, forgives)
-        per_epoch = me.contract(dict.fromkeys(job.parties, 1)).plan.per_epoch
-        self.history = History(per_epoch)
-        self.per_epoch = per_epoch
+        contract = me.contract(dict.fromkeys(job.parties, 1))
+        self.per_epoch = contract.plan.per_epoch
+        self.chosen_on = contract.schedule.chosen_on
+        self.history = History(self.per_epoch)
         self.run_: Run | None = None
         self.detail = ""
         """What more there is to say of how the job ended."""
@@ -284,6 +285,8 @@ class _Part:
             per_epoch=self.per_epoch,
             time_s=outcome.view.finished_ns / 1e9,
             history=self.history.evaluations,
+            test=self.history.test,
+            chosen_on=self.chosen_on,
             losses=with_efforts(self.history.rounds, {self.me.me: outcome.view.efforts}),
             sizes=None,
             parties={self.me.me: own},

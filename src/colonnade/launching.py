@@ -216,6 +216,8 @@ def combine(folder: Path, job: Job) -> Run:
         per_epoch=facts["per_epoch"],
         time_s=max(own["time_s"] for _, own in read.values()),
         history=pq.read_table(active / "history.parquet").to_pylist(),
+        test=summary["test"],
+        chosen_on=summary["metric"]["chosen_on"],
         losses=with_efforts(_rounds(active / "rounds.parquet"), efforts),
         sizes=None,
         parties={name: party for name, (party, _) in read.items()},

@@ -64,6 +64,7 @@ class Participant:
             digest=digest(self.terms),
             rows=self.part.train_count,
             test_rows=self.part.test_count,
+            validation_rows=self.part.validation_count,
             width=self.bottom.width,
             fingerprint=self.part.fingerprint,
         )
@@ -71,8 +72,9 @@ class Participant:
     def contract(self, widths: Mapping[str, int]) -> Contract:
         """The contract, once everybody's width is known."""
         ordered = self._ordered(widths)
-        counts = self.part.train_count, self.part.test_count
-        return replace(Contract.of(self.job, *counts, ordered), clocked=False)
+        part = self.part
+        counts = part.train_count, part.test_count, ordered, part.validation_count
+        return replace(Contract.of(self.job, *counts), clocked=False)
 
     def seat(
         self, observer: Observer, history: Recorded | None = None, store: Store | None = None

@@ -11,6 +11,7 @@ from torch import nn
 from colonnade import methods
 from colonnade.data.assemble import assemble
 from colonnade.data.batches import BatchPlan
+from colonnade.data.splits import Split
 from colonnade.data.vertical import VerticalData
 from colonnade.errors import JobError, nearest
 from colonnade.job.records import Job, first_step
@@ -26,6 +27,7 @@ from colonnade.party.method import Method
 from colonnade.party.null import Sizes
 from colonnade.party.objective import Objective
 from colonnade.party.passive import Passive
+from colonnade.party.schedule import Schedule
 from colonnade.party.setup import Setup
 from colonnade.policies.pace import Timing
 from colonnade.track.checkpoints import Store
@@ -52,14 +54,37 @@ class Contract:
     test_count: int
     clocked: bool = True
     """Whether the parties are as fast as the job says; over the network they are measured."""
+    validation_count: int = 0
 
     @classmethod
-    def of(cls, job: Job, train_count: int, test_count: int, widths: Mapping[str, int]) -> Contract:
+    def of(
+        cls,
+        job: Job,
+        train_count: int,
+        test_count: int,
+        widths: Mapping[str, int],
+        validation_count: int = 0,
+    ) -> Contract:
         """The contract of a job over so many rows."""
-        train = job.train
+        train, held = job.train, (test_count, True, validation_count)
         plan = BatchPlan(train_count, train.batch_size, job.seed, train.shuffle, train.drop_last)
         rounds = train.rounds or (train.epochs or EPOCHS) * plan.per_epoch
-        return cls(job, methods.build(job.method), plan, rounds, widths, test_count)
+        return cls(job, methods.build(job.method), plan, rounds, widths, *held)
+
+    @property
+    def rows(self) -> dict[Split, int]:
+        """How many rows each split has."""
+        return {
+            "train": self.plan.rows,
+            "validation": self.validation_count,
+            "test": self.test_count,
+        }
+
+    @property
+    def schedule(self) -> Schedule:
+        """Which evaluations there are."""
+        per_epoch, most = self.plan.per_epoch, self.method.window.most
+        return Schedule.of(self.job.train, self.rounds, per_epoch, self.rows, most)
 
     def setup(self, name: str, start: int = 0, store: Store | None = None) -> Setup:
         """What a party's program starts from."""
@@ -68,6 +93,7 @@ class Contract:
             self.plan,
             self.rounds,
             len(self.job.parties),
+            self.schedule,
             agreed=self.method.local.at_start(name, self.timings()),
             checkpoint_every=self.job.train.checkpoint_every,
             store=store,
@@ -83,7 +109,7 @@ class Contract:
         known: Known | None = None,
     ) -> Seat:
         """A party's place, where everything is known of everybody beforehand."""
-        terms, counts = self.terms(), (self.plan.rows, self.test_count)
+        terms, counts = self.terms(), (self.plan.rows, self.test_count, self.validation_count)
         known = known or Known()
         hello = Hello(name, digest(terms), *counts, self.widths[name], known.fingerprint)
         welcome = known.welcome(hello, self.widths)
@@ -121,14 +147,7 @@ class Contract:
 
     def evaluations(self, metric: Metric) -> Evaluations:
         """The active party's book of evaluations."""
-        return Evaluations(
-            self.job.train,
-            metric,
-            self.job.passives,
-            {"train": self.plan.rows, "test": self.test_count},
-            self.rounds,
-            self.plan.per_epoch,
-        )
+        return Evaluations(self.job.train, metric, self.job.passives, self.schedule)
 
 
 @dataclass(frozen=True)
@@ -157,7 +176,8 @@ class Prepared:
         top = ground.build_top(self.bottoms[contract.job.active])
         return Sizes(
             widths=ground.widths,
-            rows={"train": contract.plan.rows, "test": contract.test_count},
+            rows=contract.rows,
+            evaluates_plain=contract.job.train.evaluate_plain,
             dtype=dtype,
             top=[tuple(parameter.shape) for parameter in top.parameters()],
             labels=torch.int64 if self.objective.name == "cross_entropy" else dtype,
@@ -217,7 +237,7 @@ def prepare(
     ]
     labels = torch.as_tensor(data.labels.train)
     return Prepared(
-        contract=Contract.of(job, data.train_count, data.test_count, widths),
+        contract=Contract.of(job, data.train_count, data.test_count, widths, data.validation_count),
         data=data,
         bottoms=bottoms,
         top=modules.get("top"),

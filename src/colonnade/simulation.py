@@ -137,6 +137,8 @@ def record(
         per_epoch=contract.plan.per_epoch,
         time_s=max(outcome.view.finished_ns for outcome in outcomes.values()) / 1e9,
         history=history.evaluations,
+        test=history.test,
+        chosen_on=contract.schedule.chosen_on,
         losses=with_efforts(
             history.rounds, {name: outcome.view.efforts for name, outcome in outcomes.items()}
         ),
@@ -190,3 +192,8 @@ class Fan:
         """A round was judged."""
         for observer in self._observers:
             observer.on_evaluation(evaluation, now_ns, measured, best)
+
+    def on_test(self, round: int, measured: Mapping[str, float]) -> None:
+        """The best weights were tried on the test rows."""
+        for observer in self._observers:
+            observer.on_test(round, measured)

@@ -38,8 +38,8 @@ def greeting(**fields):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"rows": 47}, "p2 has 47 training and 16 held-out rows, p1 has 48 and 16: align"),
-        ({"test_rows": 0}, "p2 has 48 training and 0 held-out rows"),
+        ({"rows": 47}, "p2 has 47 training, 0 validation and 16 test rows, p1 has 48 training"),
+        ({"test_rows": 0}, "p2 has 48 training, 0 validation and 0 test rows"),
         ({"fingerprint": "other"}, "p2 and p1 have as many rows, but other ids or another order"),
         ({"width": 0}, "the embedding of p2 is 0 wide"),
         ({"width": 1 << 40}, "and may be 1 to 1048576"),
@@ -196,7 +196,7 @@ def data(number, message, flags=0):
         [JOIN, Segment(Kind.DATA, 1, 0, 0, LAST, 3, 0, b"bye")],
         [JOIN, data(0, Failure("not today"))],
         [JOIN, data(0, Terms({"a": "b"})), data(1, Failure("\x1b[2J"))],
-        [JOIN, data(0, Hello("p2", "another digest", 1, 1, 1)), JOIN._replace(number=78)],
+        [JOIN, data(0, Hello("p2", "another digest", 1, 1, 0, 1)), JOIN._replace(number=78)],
     ],
 )
 def test_whoever_fails_before_the_first_round_may_come_again(words):

@@ -11,6 +11,7 @@ from colonnade.job import Train
 from colonnade.party.evaluation import Evaluations
 from colonnade.party.learner import Aggregate
 from colonnade.party.null import NullActive, NullPassive, Sizes
+from colonnade.party.schedule import Schedule
 from colonnade.party.state import decode, encode
 from colonnade.policies.view import Exchange
 from colonnade.track.metrics import choose
@@ -75,7 +76,8 @@ def test_a_null_learner_keeps_the_order_of_its_fresh_updates():
 
 def book() -> Evaluations:
     train = Train(rounds=9, evaluate_every="1 rounds", patience=3)
-    return Evaluations(train, choose("auc", "binary", 2), (), {"train": 1, "test": 1}, 9, 1)
+    schedule = Schedule.of(train, 9, 1, {"train": 1, "test": 1}, 1)
+    return Evaluations(train, choose("auc", "binary", 2), (), schedule)
 
 
 def judge(evaluations: Evaluations, round: int, value: float) -> str | None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.compress import decode, plain
+from colonnade.data.splits import SPLITS
 from colonnade.errors import WireError
 from colonnade.wire.codec import ITEM_BYTES, MAGIC, VERSION, Codec
 from colonnade.wire.ledger import Ledger
@@ -50,10 +51,17 @@ messages = st.one_of(
     st.builds(Hello, texts, texts, counts, counts, counts),
     st.builds(Embedding, counts, packed()),
     st.builds(Gradient, counts, packed(), st.integers(-1, 1)),
-    st.builds(Evaluate, counts, counts, st.booleans(), st.integers(-1, 99), st.integers(-1, 99)),
+    st.builds(
+        Evaluate,
+        counts,
+        counts,
+        st.lists(st.sampled_from(SPLITS), max_size=3).map(tuple),
+        st.integers(-1, 99),
+        st.integers(-1, 99),
+    ),
     st.builds(Status, counts, st.integers(1, 100_000)),
     st.builds(Upload, counts, packed()),
-    st.builds(EvaluationEmbedding, counts, st.sampled_from(["train", "test"]), counts, packed()),
+    st.builds(EvaluationEmbedding, counts, st.sampled_from(SPLITS), counts, packed()),
     st.builds(
         Snapshot,
         counts,

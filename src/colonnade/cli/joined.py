@@ -100,6 +100,11 @@ class Told:
         self._measured = f", {', '.join(figures)}"
         self._write(f"round {evaluation.round + 1}{self._measured}")
 
+    def on_test(self, round: int, measured: Mapping[str, float]) -> None:
+        """The best weights were tried on the test rows."""
+        figures = [f"{name} {value:.4f}" for name, value in measured.items()]
+        self._write(f"test rows, with the weights of round {round + 1}, {', '.join(figures)}")
+
     def _write(self, text: str) -> None:
         """Into the log; where that cannot be, it is said once, and the party goes on without."""
         from colonnade.world.watch import stamp

@@ -20,13 +20,13 @@ def assemble(job: Job) -> VerticalData:
 
     >>> from colonnade.job.files import load as load_job
     >>> data = assemble(load_job("digits"))
-    >>> data.train_count, data.test_count, data.features["lab"].train.shape
-    (1438, 359, (1438, 1, 3, 8))
+    >>> data.train_count, data.validation_count, data.test_count
+    (1294, 144, 359)
     """
     parts = _from_files(job) if job.data is None else _from_named(job, job.data)
     active = parts[job.active]
     assert active.labels is not None and active.task is not None and active.classes is not None
-    check_counts(job, active.train_count, active.test_count)
+    check_counts(job, active.train_count, active.validation_count + active.test_count)
     return VerticalData(
         features={name: part.columns for name, part in parts.items()},
         labels=active.labels,

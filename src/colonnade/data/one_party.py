@@ -1,15 +1,17 @@
 """From a job to the numbers that one party trains on, read from nothing but its own.
 
 A party takes its columns, or its part of each image, of a data set that the job names; or it
-brings a file of its own. Either way rows are split into training and test rows first, and what a
-table's encoding needs to know is learnt from the training rows alone.
+brings a file of its own. Either way rows are split into training, validation and test rows first,
+and what a table's encoding needs to know is learnt from the training rows alone.
 
 Rows of tables are in the order of their ids, so parties with equal ids agree on every row without
-a word. Which rows are held out follows from their number and from `train.split_seed`.
+a word. Which rows are held out follows from their number and from `train.split_seed`, and which
+are for validation from their ids and that seed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,14 +20,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from colonnade.data.arrays import is_array
-from colonnade.data.batches import Rows, check_batch_size, held_out
+from colonnade.data.batches import Rows, check_batch_size
+from colonnade.data.checks import check_features, check_weights
 from colonnade.data.fingerprint import fingerprint
 from colonnade.data.labels import Encoded, Task, encode
 from colonnade.data.named import Dataset, load
 from colonnade.data.named_part import named_features, named_weights
 from colonnade.data.own import FileRows, read_rows
 from colonnade.data.preprocess import Preprocessor
-from colonnade.data.vertical import Columns, Labels, check_features, check_weights
+from colonnade.data.splits import Parts, split_rows
+from colonnade.data.vertical import Columns, Labels, labels_of
 from colonnade.errors import DataError
 from colonnade.job.records import Job, Party
 
@@ -41,14 +45,15 @@ class Part:
 
     >>> from colonnade.job.files import load as load_job
     >>> part = assemble_party(load_job("digits"), "lab")
-    >>> part.columns.train.shape, part.test_count, part.labels
-    ((1438, 1, 3, 8), 359, None)
+    >>> part.columns.train.shape, part.validation_count, part.test_count, part.labels
+    ((1294, 1, 3, 8), 144, 359, None)
     """
 
     columns: Columns
     labels: Labels | None
     """Of the active party; None at a passive one."""
     train_count: int
+    validation_count: int
     test_count: int
     task: Task | None
     """What kind of labels there are; only the active party knows."""
@@ -77,35 +82,31 @@ def assemble_party(job: Job, me: str) -> Part:
     else:
         part = from_named(job, me, load(job.data))
     assert part.columns.train is not None or job.parties[me].role == "active"
-    check_counts(job, part.train_count, part.test_count)
+    check_counts(job, part.train_count, part.validation_count + part.test_count)
     return part
 
 
-def check_counts(job: Job, train_count: int, test_count: int) -> None:
+def check_counts(job: Job, train_count: int, held_count: int) -> None:
     """Refuse rows that are too few for the job's batches or its evaluations."""
-    if test_count == 0 and job.train.evaluation_period() is not None:
+    if held_count == 0 and job.train.evaluation_period() is not None:
         raise DataError(
-            f"train.test is {job.train.test:g}, which leaves no test rows to evaluate on: "
-            "raise it, or set train.evaluate_every = 'never'"
+            f"train.test is {job.train.test:g} and train.validation {job.train.validation:g}, "
+            "which leaves no rows to evaluate on: raise one, or set train.evaluate_every = 'never'"
         )
     check_batch_size(job.train.batch_size, train_count)
 
 
 def from_named(job: Job, me: str, dataset: Dataset) -> Part:
     """A party's part of a named data set."""
-    party, count = job.parties[me], len(dataset.labels)
-    if dataset.test_rows is None:
-        train_rows, test_rows = held_out(count, job.train.test, job.train.split_seed)
-    else:
-        test_rows = dataset.test_rows
-        train_rows = np.setdiff1d(np.arange(count), test_rows, assume_unique=True)
+    party, train = job.parties[me], job.train
+    held = train.test if dataset.test_rows is None else dataset.test_rows
+    parts = split_rows(len(dataset.labels), held, train.validation, train.split_seed)
     whole = named_features(me, party, dataset)
-    columns = _columns(me, party, _take(whole, train_rows), _take(whole, test_rows))
+    columns = _columns(me, party, [_take(whole, rows) for rows in parts])
     weights = named_weights(party, dataset)
     encoded = Encoded(dataset.labels, dataset.task, dataset.classes)
-    about = {"named": dataset.name, "train": len(train_rows), "test": len(test_rows)}
-    mark = fingerprint(job, about, [test_rows])
-    return _part(party, columns, encoded, weights, train_rows, test_rows, mark)
+    mark = fingerprint(job, {"named": dataset.name, **parts.counts}, [parts.test])
+    return _part(party, columns, encoded, weights, parts, mark)
 
 
 def read_files(job: Job, me: str) -> Files:
@@ -124,26 +125,25 @@ def read_files(job: Job, me: str) -> Files:
 
 def from_files(job: Job, me: str, files: Files) -> Part:
     """A party's part from its own files."""
-    party, (own, test) = job.parties[me], files
-    labels = own.labels
+    party, train, (own, test) = job.parties[me], job.train, files
+    labels, count = own.labels, own.count if test is None else own.count + test.count
+    held = train.test if test is None else np.arange(own.count, count)
+    parts = split_rows(count, held, train.validation, train.split_seed, own.ids)
+    tables = [_take(own.features, parts.train), _take(own.features, parts.validation)]
     if test is None:
-        train_rows, test_rows = held_out(own.count, job.train.test, job.train.split_seed)
-        held: Features = _take(own.features, test_rows)
+        tables.append(_take(own.features, parts.test))
     else:
-        train_rows = np.arange(own.count)
-        test_rows = np.arange(own.count, own.count + test.count)
-        held = test.features
+        tables.append(test.features)
         if labels is not None:
             assert test.labels is not None
             labels = np.concatenate([labels, test.labels])
-    columns = _columns(me, party, _take(own.features, train_rows), held)
+    columns = _columns(me, party, tables)
     # Whole numbers look like classes; a loss for quantities says that they are not.
-    task: Task | None = "regression" if job.train.loss in _REGRESSION_LOSSES else None
+    task: Task | None = "regression" if train.loss in _REGRESSION_LOSSES else None
     encoded = None if labels is None else encode(labels, task)
     ids = [rows.ids for rows in files if rows is not None and rows.ids is not None]
-    about = {"ids": len(ids) > 0, "train": len(train_rows), "test": len(test_rows)}
-    mark = fingerprint(job, about, ids)
-    return _part(party, columns, encoded, own.weights, train_rows, test_rows, mark)
+    mark = fingerprint(job, {"ids": len(ids) > 0, **parts.counts}, ids)
+    return _part(party, columns, encoded, own.weights, parts, mark)
 
 
 def _take(features: Features, rows: Rows) -> Features:
@@ -152,14 +152,17 @@ def _take(features: Features, rows: Rows) -> Features:
     return features.take(rows) if isinstance(features, pa.Table) else features[rows]
 
 
-def _columns(name: str, party: Party, train: Features, test: Features) -> Columns:
+def _columns(name: str, party: Party, parts: Sequence[Features]) -> Columns:
+    train, validation, test = parts
     if train is None or test is None:
         return Columns(None, None)
     if not isinstance(train, pa.Table):
-        return Columns(check_features(name, train), check_features(name, test))
+        arrays = [check_features(name, part) for part in parts]
+        return Columns(arrays[0], arrays[2], validation=arrays[1])
     try:
         fitted = Preprocessor.fit(train, np.arange(train.num_rows), party.categorical)
-        return Columns(fitted.transform(train), fitted.transform(test), fitted)
+        arrays = [fitted.transform(part) for part in (train, validation, test)]
+        return Columns(arrays[0], arrays[2], fitted, validation=arrays[1])
     except DataError as error:
         raise DataError(f"parties.{name}: {error}") from None
 
@@ -169,17 +172,14 @@ def _part(
     columns: Columns,
     encoded: Encoded | None,
     weights: Array | None,
-    train_rows: Rows,
-    test_rows: Rows,
+    parts: Parts,
     mark: str,
 ) -> Part:
-    counts = len(train_rows), len(test_rows)
+    counts = len(parts.train), len(parts.validation), len(parts.test)
     if party.role == "passive":
         return Part(columns, None, *counts, None, None, mark)
     assert encoded is not None
     encoded = encoded.with_positive(party.positive)
-    own = None if weights is None else check_weights(weights[train_rows], counts[0])
-    labels = Labels(
-        encoded.values[train_rows], encoded.values[test_rows], own, names=encoded.classes
-    )
+    own = None if weights is None else check_weights(weights[parts.train], counts[0])
+    labels = labels_of(encoded, parts, own)
     return Part(columns, labels, *counts, encoded.task, encoded.outputs, mark)

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from colonnade.data.arrays import as_images, is_array, read_array
+from colonnade.data.checks import unequal
 from colonnade.data.tables import TableFile, by_id, select, values
-from colonnade.data.vertical import unequal
 from colonnade.data.views import cut
 from colonnade.errors import DataError, nearest
 from colonnade.job.records import Party

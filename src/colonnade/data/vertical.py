@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data.batches import Rows, held_out
+from colonnade.data.checks import check_features, check_weights, unequal
 from colonnade.data.frames import in_one_order, label_values, numbers, same_columns
-from colonnade.data.labels import Task, encode
+from colonnade.data.labels import Encoded, Task, encode
+from colonnade.data.splits import Parts, Split, check_share, split_rows
 from colonnade.errors import DataError, nearest
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """One party's features; a party that holds only the labels has None for both parts.
+    """One party's features; a party that holds only the labels has None for all parts.
 
     >>> Columns(np.zeros((8, 3)), np.zeros((2, 3))).shape
     (3,)
@@ -37,9 +38,17 @@ class Columns:
     test: Array | None
     preprocessor: Preprocessor | None = None
     """How a table became numbers; None when the arrays came as they are."""
+    validation: Array | None = None
+    """None where no rows were set aside for validation."""
 
     def __post_init__(self) -> None:
         assert (self.train is None) == (self.test is None), "both parts or neither"
+
+    def part(self, split: Split) -> Array:
+        """The rows of a split, of a party that has features."""
+        assert self.train is not None and self.test is not None
+        kept = self.train[:0] if self.validation is None else self.validation
+        return {"train": self.train, "validation": kept, "test": self.test}[split]
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -61,6 +70,13 @@ class Labels:
     """How much each training row counts; None when all count the same."""
     names: tuple[str, ...] = ()
     """The class behind each code, of two the positive one last; empty for regression."""
+    validation: Array | None = None
+    """None where no rows were set aside for validation."""
+
+    def part(self, split: Split) -> Array:
+        """The labels of a split."""
+        kept = self.train[:0] if self.validation is None else self.validation
+        return {"train": self.train, "validation": kept, "test": self.test}[split]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +84,8 @@ class VerticalData:
     """Everything a training reads; all parts have the same rows, or it is refused.
 
     >>> data = vertical({"bank": np.ones((10, 2)), "telco": np.ones((10, 3))}, [0, 1] * 5)
-    >>> data.task, data.train_count, data.test_count
-    ('binary', 8, 2)
+    >>> data.task, data.train_count, data.validation_count, data.test_count
+    ('binary', 7, 1, 2)
     """
 
     features: dict[str, Columns]
@@ -81,15 +97,15 @@ class VerticalData:
     """Of the rows and their order, as every party would work it out; empty for arrays in memory."""
 
     def __post_init__(self) -> None:
-        _equal_counts("training rows", "labels", len(self.labels.train), self._counts("train"))
-        _equal_counts("test rows", "labels", len(self.labels.test), self._counts("test"))
+        for split, kind in _KINDS.items():
+            _equal_counts(kind, "labels", len(self.labels.part(split)), self._counts(split))
         weights = self.labels.weights
         if weights is not None:
             _equal_counts("training rows", "labels", self.train_count, {"weights": len(weights)})
 
-    def _counts(self, part: str) -> dict[str, int]:
-        arrays = {name: getattr(columns, part) for name, columns in self.features.items()}
-        return {name: len(array) for name, array in arrays.items() if array is not None}
+    def _counts(self, split: Split) -> dict[str, int]:
+        known = {name: own for name, own in self.features.items() if own.train is not None}
+        return {name: len(own.part(split)) for name, own in known.items()}
 
     @property
     def train_count(self) -> int:
@@ -97,21 +113,21 @@ class VerticalData:
         return len(self.labels.train)
 
     @property
+    def validation_count(self) -> int:
+        """The number of rows by which choices are made; 0 where test rows have to serve."""
+        return len(self.labels.part("validation"))
+
+    @property
     def test_count(self) -> int:
-        """The number of rows held out."""
+        """The number of test rows."""
         return len(self.labels.test)
 
 
-def unequal(kind: str, first: str, first_count: int, second: str, second_count: int) -> DataError:
-    """Return the error for two holders of rows that do not have equally many.
-
-    >>> str(unequal("training rows", "bank", 2, "telco", 1)).split(":")[0]
-    'unequal row counts'
-    """
-    return DataError(
-        f"unequal row counts: {first} has {first_count} {kind}, {second} has {second_count}: "
-        "keep only the rows that every party has, in the same order"
-    )
+_KINDS: dict[Split, str] = {
+    "train": "training rows",
+    "validation": "validation rows",
+    "test": "test rows",
+}
 
 
 def _equal_counts(kind: str, labels: str, count: int, others: Mapping[str, int]) -> None:
@@ -134,23 +150,24 @@ def vertical(
     split_seed: int = 0,
     weights: Any = None,
     positive: str | int | None = None,
+    validation: float = 0.1,
 ) -> VerticalData:
     """Build the data of a training from arrays, tensors or frames, one per party, with equal rows.
 
     Rows of arrays and tensors are matched by place, those of pandas frames by their index.
     A share `test` of the rows is held out, unless `test_features` and `test_labels` bring rows
-    of their own. Without a `task`, floating labels are regression targets, except two whole
-    values such as 0.0 and 1.0, and other labels are classes. Of two classes `positive` is the one
-    that counts as positive; by default the one that sorts last. A party whose features are None
-    holds only the labels.
+    of their own; a share `validation` of the others is set aside to choose by. Without a `task`,
+    floating labels are regression targets, except two whole values such as 0.0 and 1.0, and other
+    labels are classes. Of two classes `positive` is the one that counts as positive; by default
+    the one that sorts last. A party whose features are None holds only the labels.
 
     >>> bank, telco = np.ones((100, 4)), np.ones((100, 2))
     >>> data = vertical({"bank": bank, "telco": telco}, labels=np.arange(100) % 3)
     >>> data.task, data.classes, data.features["bank"].train.shape
-    ('multiclass', 3, (80, 4))
+    ('multiclass', 3, (72, 4))
     """
-    if not 0 <= test < 1:
-        raise DataError(f"test is {test}: give a share of the rows, from 0 to below 1")
+    check_share("test", test)
+    check_share("validation", validation)
     if (test_features is None) != (test_labels is None):
         raise DataError("test_features and test_labels belong together: give both, or neither")
     features, labels, weights = _matched("rows", features, labels, weights)
@@ -158,24 +175,32 @@ def vertical(
         test_features, test_labels, _ = _matched("test rows", test_features, test_labels, None)
     joined = _joined(labels, test_labels)
     count = len(label_values(labels))
-    if test_features is None:
-        train_rows, test_rows = held_out(count, test, split_seed)
-    else:
-        train_rows, test_rows = np.arange(count), np.arange(count, len(joined))
+    held = test if test_features is None else np.arange(count, len(joined))
+    parts = split_rows(len(joined), held, validation, split_seed)
     encoded = encode(joined, task or _guess(joined)).with_positive(positive)
     columns = {}
     for name, value in features.items():
         own_test = None if test_features is None else _of_party(test_features, name)
-        columns[name] = _columns(name, value, own_test, count, train_rows, test_rows)
-    own = None if weights is None else check_weights(np.asarray(weights), count)[train_rows]
+        columns[name] = _columns(name, value, own_test, count, parts)
+    own = None if weights is None else check_weights(np.asarray(weights), count)[parts.train]
     return VerticalData(
         features=columns,
-        labels=Labels(
-            encoded.values[train_rows], encoded.values[test_rows], own, names=encoded.classes
-        ),
+        labels=labels_of(encoded, parts, own),
         task=encoded.task,
         classes=encoded.outputs,
     )
+
+
+def labels_of(encoded: Encoded, parts: Parts, weights: Array | None) -> Labels:
+    """The labels of all rows, divided; the weights are those of the training rows.
+
+    >>> rows = np.arange(4)
+    >>> labels = encode(np.array([5, 6, 5, 6]))
+    >>> labels_of(labels, Parts(rows[:2], rows[2:3], rows[3:]), None).validation.tolist()
+    [0]
+    """
+    train, validation, test = (encoded.values[rows] for rows in parts)
+    return Labels(train, test, weights, encoded.classes, validation)
 
 
 def _matched(
@@ -210,64 +235,19 @@ def _of_party(test_features: Mapping[str, Any], name: str) -> Any:
     return test_features[name]
 
 
-def _columns(
-    name: str, value: Any, own_test: Any, count: int, train_rows: Rows, test_rows: Rows
-) -> Columns:
+def _columns(name: str, value: Any, own_test: Any, count: int, parts: Parts) -> Columns:
     if value is None:
         return Columns(None, None)
     array = check_features(name, numbers(name, value))
     if len(array) != count:
         raise unequal("training rows", name, len(array), "labels", count)
+    kept = array[parts.validation]
     if own_test is None:
-        return Columns(array[train_rows], array[test_rows])
+        return Columns(array[parts.train], array[parts.test], validation=kept)
     test = check_features(name, numbers(name, same_columns(name, value, own_test)))
     if test.shape[1:] != array.shape[1:]:
         raise DataError(
             f"the test rows of {name} have shape {test.shape[1:]} and its training rows "
             f"{array.shape[1:]}: give both the same columns"
         )
-    return Columns(array, test)
-
-
-def check_features(name: str, array: Array) -> Array:
-    """Return a party's features as floating numbers, or refuse what cannot be that.
-
-    >>> check_features("bank", np.array([[1, 2]])).dtype
-    dtype('float64')
-    """
-    if array.dtype.kind not in "biuf":
-        raise DataError(
-            f"the features of {name} have type {array.dtype}: give numbers, or let a job read "
-            "the table, which encodes text"
-        )
-    if array.ndim < 2 or 0 in array.shape[1:]:
-        raise DataError(
-            f"the features of {name} have shape {array.shape}: give one row per sample and at "
-            "least one column"
-        )
-    if array.dtype.kind != "f":
-        array = array.astype(np.float64)
-    if not np.isfinite(array).all():
-        raise DataError(
-            f"the features of {name} have missing or infinite values: "
-            "fill them in or leave out those rows"
-        )
-    return array
-
-
-def check_weights(weights: Array, count: int) -> npt.NDArray[np.float64]:
-    """Return sample weights as floating numbers, or refuse what cannot be weights.
-
-    >>> check_weights(np.array([1, 2]), 2).tolist()
-    [1.0, 2.0]
-    """
-    if weights.ndim != 1 or weights.dtype.kind not in "biuf":
-        raise DataError("sample weights must be one number per row: use a column of numbers")
-    if len(weights) != count:
-        raise unequal("training rows", "weights", len(weights), "labels", count)
-    weights = weights.astype(np.float64)
-    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
-        raise DataError(
-            "sample weights must be 0 or more, finite, and not all 0: correct that column"
-        )
-    return weights
+    return Columns(array[parts.train], test, validation=kept)

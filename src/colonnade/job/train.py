@@ -85,12 +85,18 @@ class Train(Record, frozen=True, kw_only=True):
     """Evaluations without a better metric after which the run ends."""
     evaluate_every: str = "1 epoch"
     """`"2 epochs"`, `"100 rounds"` or `"never"`."""
+    evaluate_plain: bool = False
+    """Send embeddings for evaluations as they are, where those of the training are compressed."""
     full_loss: bool = False
     """Evaluate the loss on all training rows too (the running loss is always recorded)."""
     test: float = 0.2
     """Share of the rows held out, for data without a test part of its own."""
+    validation: float = 0.1
+    """Share of the other rows by which choices are made: best round, target, patience, sweeps. With
+    0 the test rows have to serve for that too."""
     split_seed: int = 0
-    """Decides which rows are held out; apart from `seed`, so that seeds share one test set."""
+    """Decides which rows are test and validation rows; apart from `seed`, so that seeds share
+    them."""
     checkpoint_every: int | None = None
     """Rounds between the checkpoints of a run over the network. All parties must agree on it."""
 
@@ -110,7 +116,9 @@ class Train(Record, frozen=True, kw_only=True):
         for field in ("pos_weight", "clip_norm"):
             value = getattr(self, field)
             require(value is None or value > 0, f"train.{field} is {value}: it must be positive")
-        require(0 <= self.test < 1, f"train.test is {self.test}: give a share from 0 to below 1")
+        for field in ("test", "validation"):
+            share = getattr(self, field)
+            require(0 <= share < 1, f"train.{field} is {share}: give a share from 0 to below 1")
         require(
             self.stop == "end" or self.target is not None,
             "train.stop is 'target' but there is no train.target: set one",

@@ -12,8 +12,9 @@ from typing import Any
 
 from colonnade.errors import NotFiniteError
 from colonnade.party.active_work import ActiveWork
-from colonnade.party.evaluation import Evaluation, Evaluations, Observer, Recorded, blame
+from colonnade.party.evaluation import Evaluations, Observer, Recorded
 from colonnade.party.intake import accept, waiting_for
+from colonnade.party.judgement import ask_test, judge
 from colonnade.party.learner import ActiveLearner
 from colonnade.party.opening import Uploads, rehearse
 from colonnade.party.rest import Rest
@@ -134,15 +135,17 @@ class Active(ActiveWork):
             await self._close_round(view.round - 1)
         over = view.round == view.rounds or self.reason is not None
         if (evaluation := self.evaluations.ready()) is not None:
-            await self._judge(evaluation)
+            await judge(self, evaluation)
         elif over and local.finishes and (exchange := local.next(view)) is not None:
             await self._update_locally(exchange)
         elif over and not self.evaluations.pending:
             self.reason = self.reason or "end"
-            return True
+            if self.reason == "diverged" or not self.evaluations.untested():
+                return True
+            await ask_test(self)
         elif not over and view.round >= self.cuts.next and self.rest.comes():
             await self.rest.come()
-        elif not over and self.inbox and (turn := self.method.quorum.turn(view)) is not None:
+        elif not over and self._ripe() and (turn := self.method.quorum.turn(view)) is not None:
             await self._aggregate(*turn)
         elif not self.holds and not over and (exchange := local.next(view)) is not None:
             await self._update_locally(exchange)
@@ -154,6 +157,10 @@ class Active(ActiveWork):
                 self.method.window.on_first_idle(view)
             await self.receive()
         return False
+
+    def _ripe(self) -> bool:
+        """Whether something may be aggregated: nothing while too many evaluations are open."""
+        return bool(self.inbox) and not self.evaluations.full
 
     async def _aggregate(self, round: int, peers: tuple[str, ...]) -> None:
         """The embeddings of a turn are here: loss, replies, and the fresh update."""
@@ -168,7 +175,7 @@ class Active(ActiveWork):
             exchange.reply = await self.world.compute(partial(learner.gather, exchange), Work.CODEC)
         except NotFiniteError as fault:
             self._note(math.nan, exchange.completes)
-            self._diverge(f"{fault} in round {round}")
+            self.diverge(f"{fault} in round {round}")
             return
         wanted = order.at_once or not order.recomputes or self.method.weight.weighs
         aggregate = await self.derive(exchange, exchange.forward, wanted)
@@ -179,7 +186,7 @@ class Active(ActiveWork):
         view.agreed = local.agree(view)
         if not math.isfinite(aggregate.loss):
             learner.forget()
-            self._diverge(f"the loss of round {round} is {aggregate.loss}")
+            self.diverge(f"the loss of round {round} is {aggregate.loss}")
             return
         exchange.answer = aggregate.answer
         if order.at_once:
@@ -190,7 +197,7 @@ class Active(ActiveWork):
         await self.backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
         view.remember(exchange, local.keep, exchange.replied_ns, self.world.now(), learner.rate)
 
-    def _diverge(self, detail: str) -> None:
+    def diverge(self, detail: str) -> None:
         """What has come cannot be learnt from: no update is made of it, and the job ends."""
         self.reason, self.detail = "diverged", detail
 
@@ -254,18 +261,3 @@ class Active(ActiveWork):
     def _capture(self, done: int) -> None:
         self.learner.keep(done)
         self.evaluations.capture(done, self.learner.capture)
-
-    async def _judge(self, evaluation: Evaluation) -> None:
-        """All answers to an evaluation are here: measure, and perhaps end the run."""
-        measured: dict[str, float] = {}
-        with self.world.off_clock():
-            for split, pieces in evaluation.pieces.items():
-                judge = partial(self.learner.judge, evaluation.models, split, pieces)
-                measured |= await self.world.compute(judge, Work.EVALUATE)
-        reason = self.evaluations.settle(evaluation, measured)
-        self.learner.settle(self.evaluations.best, self.evaluations.judged)
-        is_best = self.evaluations.best == evaluation.round
-        self.observer.on_evaluation(evaluation, self.world.now(), measured, is_best)
-        if reason == "diverged" and self.reason is None:
-            self._diverge(await self.world.compute(partial(blame, evaluation), Work.EVALUATE))
-        self.reason = self.reason or reason

@@ -15,17 +15,18 @@ from torch.optim import lr_scheduler
 
 from colonnade import models
 from colonnade.data.batches import BatchPlan
+from colonnade.data.splits import SPLITS, Split
 from colonnade.data.vertical import Columns, Labels
 from colonnade.errors import JobError
 from colonnade.job.records import Job
 from colonnade.models.top import build_top
-from colonnade.party.learner import Split
 from colonnade.party.method import Method
 from colonnade.party.objective import Objective
 from colonnade.party.optim import build_optimizer, build_schedule
+from colonnade.party.place import Place
 from colonnade.party.snapshot import SnapshotActive, SnapshotPassive
 from colonnade.party.torch_active import TorchActive
-from colonnade.party.torch_passive import Place, TorchPassive
+from colonnade.party.torch_passive import TorchPassive
 from colonnade.party.trainer import Trainer, evaluating
 from colonnade.track.metrics import Metric
 
@@ -60,8 +61,7 @@ def build_bottom(job: Job, name: str, columns: Columns, module: nn.Module | None
         return Bottom(None, None, 0, device)
     dtype = DTYPES[job.train.dtype]
     features: dict[Split, torch.Tensor] = {
-        "train": _tensor(columns.train, dtype, device),
-        "test": _tensor(columns.test, dtype, device),
+        split: _tensor(columns.part(split), dtype, device) for split in SPLITS
     }
 
     def build() -> nn.Module:
@@ -131,7 +131,8 @@ class Ground:
         """Where a party's learner computes."""
         dtype = DTYPES[self.job.train.dtype]
         seed, active = secret_seed(self.job, name), self.job.active
-        return Place(name, self.job.seed, seed, bottom.device, dtype, active)
+        evaluates = self.job.train.evaluate_plain
+        return Place(name, self.job.seed, seed, bottom.device, dtype, active, evaluates)
 
     def build_top(self, bottom: Bottom) -> nn.Module:
         """The top model, built from the active party's seed or copied."""
@@ -210,8 +211,7 @@ def build_active(
         replies={party: own.compress.gradient for party, own in ground.methods.items()},
         objective=objective,
         labels={
-            "train": _labels(labels.train, objective, dtype, bottom.device),
-            "test": _labels(labels.test, objective, dtype, bottom.device),
+            split: _labels(labels.part(split), objective, dtype, bottom.device) for split in SPLITS
         },
         sample_weights=None if weights is None else _tensor(weights, dtype, bottom.device),
         metrics=metrics,

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 import torch
 
 from colonnade.compress import decode
+from colonnade.data.splits import Split
 from colonnade.errors import BreachError
 from colonnade.job.records import Train
-from colonnade.party.learner import Split
+from colonnade.party.schedule import Schedule
 from colonnade.party.state import Tree
 from colonnade.party.torch_passive import EVALUATION_ROWS
 from colonnade.track.metrics import Metric
@@ -26,6 +27,11 @@ class Evaluation:
     """One evaluation on its way: asked with the reply of a round, judged when all have answered."""
 
     round: int
+    """The round that is judged; the number after the last for the test rows, at the end."""
+    splits: tuple[Split, ...]
+    """The rows that are asked for."""
+    is_test: bool = False
+    """Whether it is the last one, on the test rows."""
     bytes_up: int = 0
     """Training bytes received up to this round's reply."""
     bytes_down: int = 0
@@ -48,6 +54,10 @@ class Observer(Protocol):
         self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool
     ) -> None:
         """A round was judged."""
+        ...
+
+    def on_test(self, round: int, measured: Mapping[str, float]) -> None:
+        """The weights of the best round were tried on the test rows, once, at the end."""
         ...
 
 
@@ -84,42 +94,49 @@ class Evaluations:
     """When to evaluate, whose answers are missing, and whether the run should end."""
 
     def __init__(
-        self,
-        train: Train,
-        metric: Metric,
-        peers: tuple[str, ...],
-        rows: Mapping[Split, int],
-        rounds: int,
-        per_epoch: int,
+        self, train: Train, metric: Metric, peers: tuple[str, ...], schedule: Schedule
     ) -> None:
         self._train = train
         self._metric = metric
         self._peers = peers
-        self._splits: tuple[Split, ...] = ("train", "test") if train.full_loss else ("test",)
-        self._rows = rows
-        self._rounds = rounds
-        period = train.evaluation_period()
-        self._period = (
-            None if period is None else period[0] * {"epoch": per_epoch, "round": 1}[period[1]]
-        )
+        self._schedule = schedule
+        self._rows = schedule.rows
         self._open: deque[Evaluation] = deque()
         self._without_gain = 0
+        self._tested = False
         self.best = -1
         self.best_value: float | None = None
         self.judged = -1
 
     def due(self, round: int) -> bool:
-        """Whether a round is followed by an evaluation; the last one always is."""
-        if self._period is None:
-            return False
-        return (round + 1) % self._period == 0 or round + 1 == self._rounds
+        """Whether a round is followed by an evaluation."""
+        return self._schedule.due(round)
+
+    @property
+    def full(self) -> bool:
+        """Whether so many are open that no more may be asked for."""
+        return len(self._open) >= self._schedule.open_max
 
     def ask(self, round: int, answered: Mapping[str, int]) -> dict[str, Evaluate]:
         """Open an evaluation: the question to each passive party, which follows the round of its
         own that it has, or is about to have, the reply of."""
-        self._open.append(Evaluation(round))
+        return self._ask(Evaluation(round, self._schedule.splits), answered)
+
+    def untested(self) -> bool:
+        """Whether the test rows are to be looked at and have not been."""
+        return self._schedule.tests and self.best >= 0 and not self._tested
+
+    def ask_test(self, models: Any, answered: Mapping[str, int]) -> dict[str, Evaluate]:
+        """The last question of a job: the test rows, with the weights of the best round."""
+        self._tested = True
+        end = self._schedule.rounds
+        last = Evaluation(end, ("test",), is_test=True, models=models, captured=True)
+        return self._ask(last, answered)
+
+    def _ask(self, evaluation: Evaluation, answered: Mapping[str, int]) -> dict[str, Evaluate]:
+        self._open.append(evaluation)
         return {
-            peer: Evaluate(round, last, self._train.full_loss, self.best, self.judged)
+            peer: Evaluate(evaluation.round, last, evaluation.splits, self.best, self.judged)
             for peer, last in answered.items()
         }
 
@@ -139,7 +156,7 @@ class Evaluations:
     def accept(self, sender: str, message: EvaluationEmbedding) -> None:
         """Take in a piece of an answer."""
         for evaluation in self._open:
-            if evaluation.round == message.round and message.split in self._splits:
+            if evaluation.round == message.round and message.split in evaluation.splits:
                 pieces = evaluation.pieces.setdefault(message.split, {}).setdefault(sender, {})
                 start, rows = message.start, math.prod(message.tensor.shape[:1])
                 due = min(EVALUATION_ROWS, self._rows[message.split] - start)
@@ -157,13 +174,7 @@ class Evaluations:
         """The oldest evaluation, once everybody's answer is complete."""
         if not self._open or not self._open[0].captured:
             return None
-        rows = self._open[0].rows
-        complete = all(
-            rows.get((split, peer), 0) == self._rows[split]
-            for split in self._splits
-            for peer in self._peers
-        )
-        return self._open[0] if complete else None
+        return None if self.missing() else self._open[0]
 
     @property
     def pending(self) -> bool:
@@ -190,17 +201,23 @@ class Evaluations:
 
     def missing(self) -> list[str]:
         """The parties whose answer to the oldest evaluation is not complete."""
-        rows = self._open[0].rows if self._open else {}
+        if not self._open:
+            return []
+        rows, splits = self._open[0].rows, self._open[0].splits
         return [
             peer
             for peer in self._peers
-            if any(rows.get((split, peer), 0) < self._rows[split] for split in self._splits)
+            if any(rows.get((split, peer), 0) < self._rows[split] for split in splits)
         ]
+
+    def close(self, evaluation: Evaluation) -> None:
+        """All is known of the oldest evaluation that it was to tell."""
+        oldest = self._open.popleft()
+        assert oldest is evaluation, "evaluations are judged in order"
 
     def settle(self, evaluation: Evaluation, measured: Mapping[str, float]) -> str | None:
         """Close an evaluation; the reason to end the run, if it gives one."""
-        oldest = self._open.popleft()
-        assert oldest is evaluation, "evaluations are judged in order"
+        self.close(evaluation)
         self.judged = evaluation.round
         value = measured.get(self._metric.name)
         if value is None:

@@ -126,11 +126,8 @@ def _fault(mine: Hello, terms: Mapping[str, str], peer: str, message: Message) -
         return f"{peer} did not introduce itself"
     if not _TOKEN.fullmatch(message.run) and (message.run or message.checkpoints):
         return f"{peer} has checkpoints of a run without a proper name"
-    if (message.rows, message.test_rows) != (mine.rows, mine.test_rows):
-        return (
-            f"{peer} has {message.rows} training and {message.test_rows} held-out rows, "
-            f"{mine.party} has {mine.rows} and {mine.test_rows}: align the rows first"
-        )
+    if _rows(message) != _rows(mine):
+        return f"{peer} has {_rows(message)}, {mine.party} has {_rows(mine)}: align the rows first"
     if message.fingerprint != mine.fingerprint:
         return (
             f"{peer} and {mine.party} have as many rows, but other ids or another order: "
@@ -145,3 +142,8 @@ def _fault(mine: Hello, terms: Mapping[str, str], peer: str, message: Message) -
             "job"
         )
     return None
+
+
+def _rows(hello: Hello) -> str:
+    counts = f"{hello.rows} training, {hello.validation_rows} validation"
+    return f"{counts} and {hello.test_rows} test rows"

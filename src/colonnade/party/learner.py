@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.data.splits import Split
 from colonnade.party.state import Tree
 from colonnade.policies.view import Exchange
 from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
 from colonnade.world.base import Work
 
 Rows = NDArray[np.int64]
-Split = Literal["train", "test"]
 Weights = dict[str, Any]
 Reply = Gradient | Snapshot
 
@@ -127,8 +127,9 @@ class PassiveLearner(Learner, Protocol):
         """The updates of a round are done: learning-rate schedules move on."""
         ...
 
-    def evaluate(self, split: Split) -> list[tuple[int, Packed]]:
-        """The embeddings of a whole split, in pieces, each with its first row."""
+    def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
+        """The embeddings of a whole split, in pieces, each with its first row: with the present
+        weights, or with the best."""
         ...
 
 
@@ -182,6 +183,10 @@ class ActiveLearner(Learner, Protocol):
 
     def capture(self) -> Any:
         """A copy of the present models, to be judged when all evaluation embeddings are here."""
+        ...
+
+    def recall(self) -> Any:
+        """The models with the weights of the best round, to be judged on the test rows."""
         ...
 
     def judge(

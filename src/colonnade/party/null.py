@@ -7,7 +7,6 @@ costs on another network is found out anew.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,11 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from colonnade.compress import Encoding, Key, Occasion, plain
+from colonnade.compress import Key, Occasion, plain
+from colonnade.data.splits import Split
 from colonnade.party.greeting import Known
-from colonnade.party.learner import Aggregate, Reply, Rows, Split
+from colonnade.party.learner import Aggregate, Reply, Rows
 from colonnade.party.method import Method
 from colonnade.party.state import Tree, moved
+from colonnade.party.template import Template, some_values
 from colonnade.party.torch_passive import EVALUATION_ROWS
 from colonnade.policies.view import Exchange
 from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
@@ -39,8 +40,14 @@ class Sizes:
     labels: torch.dtype = torch.float32
     weighted: bool = False
     """Whether rows count differently."""
+    evaluates_plain: bool = False
+    """Whether embeddings for evaluations are sent as they are."""
     known: Known = field(default_factory=Known)
     """What the parties say of rows and labels as they greet."""
+
+
+TEST = -1
+"""Stands for the models that are tried on the test rows."""
 
 
 @dataclass(frozen=True)
@@ -49,42 +56,8 @@ class Record:
 
     losses: Sequence[float] = ()
     evaluations: Sequence[Mapping[str, float]] = ()
-
-
-class Template:
-    """Tensors of one party and role as they cross the wire, by their number of rows."""
-
-    def __init__(self, encoding: Encoding, key: Key, width: int, dtype: torch.dtype) -> None:
-        self._encoder = None if encoding == plain() else encoding.encoder(key)
-        self._width = width
-        self._dtype = dtype
-        self._made: dict[int, torch.Tensor] = {}
-        self._packed: dict[int, Packed] = {}
-
-    def packed(self, exchange: Exchange) -> Packed:
-        """The tensor of an exchange; a plain one is always the same."""
-        rows = len(exchange.rows)
-        found = self._packed.get(rows)
-        if found is None:
-            self._made[rows] = _values((rows, self._width), self._dtype)
-            found = self._packed[rows] = plain().encode(self._made[rows])
-        if self._encoder is None:
-            return found
-        return self._encoder.encode(self._made[rows], Occasion(exchange.round, exchange.rows))
-
-    def state(self) -> Tree:
-        """What its encoder remembers."""
-        return None if self._encoder is None else self._encoder.state()
-
-    def restore(self, state: Tree) -> None:
-        """Go on from there."""
-        if self._encoder is not None:
-            self._encoder.restore(state)
-
-
-def _values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Some numbers; not zeros, because a quantiser may write a constant tensor in fewer bytes."""
-    return (torch.arange(math.prod(shape), dtype=dtype) / 7 % 1).view(shape)
+    test: Mapping[str, float] = field(default_factory=dict)
+    """Those of the test rows, at the end."""
 
 
 class NullLearner:
@@ -99,7 +72,8 @@ class NullLearner:
         self.applied: list[int] = []
         """The rounds whose fresh update is done, in that order."""
         self._sizes = sizes
-        encoding = method.compress.embedding
+        self._me = me
+        self._encoding = encoding = method.compress.embedding
         self._embedding = Template(encoding, Key(0, me, "embedding"), self.width, sizes.dtype)
 
     def rehearse(self, rows: Rows, part: Work) -> None:
@@ -115,8 +89,9 @@ class NullLearner:
         """Nothing to gather."""
 
     def pack(self, exchange: Exchange) -> Packed:
-        """An embedding of the right size."""
-        return self._embedding.packed(exchange)
+        """An embedding of the right size; which columns matter is known from the first reply on."""
+        importance = torch.ones(self.width) if self.applied else None
+        return self._embedding.packed(exchange, importance)
 
     def local_backward(self, *_: Any) -> None:
         """Nothing to learn."""
@@ -171,11 +146,13 @@ class NullPassive(NullLearner):
         """Note the round."""
         self.applied.append(exchange.round)
 
-    def evaluate(self, split: Split) -> list[tuple[int, Packed]]:
+    def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
         """Embeddings of the right size."""
-        rows = self._sizes.rows[split]
+        rows, key = self._sizes.rows[split], Key(0, self._me, "evaluation")
+        encoding = plain() if self._sizes.evaluates_plain else self._encoding
+        template = Template(encoding, key, self.width, self._sizes.dtype)
         return [
-            (start, self._zeros(min(EVALUATION_ROWS, rows - start)))
+            (start, template.piece(min(EVALUATION_ROWS, rows - start), round))
             for start in range(0, rows, EVALUATION_ROWS)
         ]
 
@@ -195,7 +172,6 @@ class NullActive(NullLearner):
         record: Record | None = None,
     ) -> None:
         super().__init__(me, methods[me], sizes)
-        self._me = me
         self._snapshots = methods[me].exchange.shares_labels
         self.has_features = self.width > 0
         self._record = record or Record()
@@ -209,7 +185,7 @@ class NullActive(NullLearner):
         self._top = [
             (
                 methods[me].compress.top.encoder(Key(0, me, "top", str(number))),
-                _values(shape, sizes.dtype),
+                some_values(shape, sizes.dtype),
             )
             for number, shape in enumerate(sizes.top)
         ]
@@ -283,10 +259,14 @@ class NullActive(NullLearner):
         self._captured += 1
         return self._captured
 
+    def recall(self) -> int:
+        """The figures of the test rows."""
+        return TEST
+
     def judge(
         self, models: int, split: Split, pieces: Mapping[str, Mapping[int, Packed]]
     ) -> dict[str, float]:
         """The figures on record."""
-        figures = self._record.evaluations[models]
+        figures = self._record.test if models == TEST else self._record.evaluations[models]
         wanted = {"full_loss"} if split == "train" else figures.keys() - {"full_loss"}
         return {name: value for name, value in figures.items() if name in wanted}

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from typing import Any
 
 from colonnade.errors import BreachError, PartyError
-from colonnade.party.learner import PassiveLearner, Split
+from colonnade.party.learner import PassiveLearner
 from colonnade.party.opening import rehearse, upload
 from colonnade.party.program import Program
+from colonnade.party.questions import Questions
 from colonnade.party.setup import REASONS, Outcome, Setup
 from colonnade.policies.view import Exchange, Role
+from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import (
     Barrier,
     Embedding,
@@ -48,7 +51,8 @@ class Passive(Program):
         """Whether updates may come between an embedding and its reply."""
         self.in_flight: dict[int, Exchange] = {}
         self.replies: deque[Exchange] = deque()
-        self.evaluations: deque[Evaluate] = deque()
+        in_step = self.method.quorum.in_step
+        self.questions = Questions(setup.schedule, self.active, in_step)
         self.reopens = False
         """After a rest: as many batches as the window holds are sent at once."""
         self.barriers: deque[Barrier] = deque()
@@ -89,9 +93,11 @@ class Passive(Program):
         elif isinstance(message, Status) and self.reports:
             self.view.agreed = message.updates
         elif isinstance(message, Evaluate):
+            newest = self.view.sent - len(self.in_flight) - 1
+            self.questions.accept(message, self.in_flight, newest)
             self.learner.settle(message.best, message.judged)
-            self.evaluations.append(message)
         elif isinstance(message, Finish) and message.reason in REASONS:
+            self.questions.finish(message.best)
             self.finish = message
         elif isinstance(message, Barrier):
             self._accept_barrier(message)
@@ -116,8 +122,8 @@ class Passive(Program):
             return False
         if self.closed < view.round:
             self._close_round()
-        if self.evaluations and self.evaluations[0].after < view.round:
-            await self._answer(self.evaluations.popleft())
+        if (waiting := self.questions.waiting) and waiting[0].after < view.round:
+            await self._answer(waiting.popleft())
         elif view.replies:
             await self._use_reply()
         elif self.finish is not None and view.round > self.finish.round:
@@ -239,14 +245,24 @@ class Passive(Program):
 
     async def _answer(self, question: Evaluate) -> None:
         """Evaluation embeddings with the weights of the round that was asked for."""
+        best = self.questions.is_test(question)
         with self.world.off_clock():
-            await self.world.compute(partial(self.learner.keep, question.round), Work.EVALUATE)
-            splits: tuple[Split, ...] = ("train", "test") if question.train_too else ("test",)
-            for split in splits:
-                embed = partial(self.learner.evaluate, split)
+            if not best:
+                await self.world.compute(partial(self.learner.keep, question.round), Work.EVALUATE)
+            for split in question.splits:
+                embed = partial(self.learner.evaluate, split, question.round, best)
                 for start, packed in await self.world.compute(embed, Work.EVALUATE):
                     answer = EvaluationEmbedding(question.round, split, start, packed)
                     await self.world.send(self.active, answer)
+
+    def state(self, ledger: Ledger) -> dict[str, Any]:
+        """Everything the party needs to go on from here, at rest."""
+        return super().state(ledger) | {"questions": self.questions.state()}
+
+    def restore(self, state: Any) -> None:
+        """Go back to what was saved."""
+        super().restore(state)
+        self.questions.restore(state["questions"])
 
     def _waiting_for(self) -> str:
         if self.in_flight:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from colonnade.data.batches import BatchPlan
 from colonnade.party.learner import Learner, Weights
 from colonnade.party.method import Method
+from colonnade.party.schedule import Schedule
 from colonnade.policies.view import Role, View
 from colonnade.track.checkpoints import Store
 
@@ -20,6 +21,8 @@ class Setup:
     rounds: int
     parties: int
     """How many parties hold a part of the model."""
+    schedule: Schedule
+    """Which evaluations there are."""
     agreed: int = 1
     """How many updates on an exchange were agreed on beforehand."""
     checkpoint_every: int | None = None

@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from colonnade.compress import Encoding, Key, Occasion
+from colonnade.data.splits import Split
 from colonnade.errors import BreachError
 from colonnade.party.columns import index_of
 from colonnade.party.contents import Forward
-from colonnade.party.learner import Aggregate, Reply, Split
+from colonnade.party.learner import Aggregate, Reply
 from colonnade.party.objective import Objective
 from colonnade.party.state import Tree
 from colonnade.party.torch_passive import EVALUATION_ROWS, TorchLearner
@@ -225,7 +226,7 @@ class TorchActive(TorchLearner):
             weights = self._sample_weights
             return {"full_loss": self._objective(prediction, labels, weights).item()}
         scores, truth = prediction.double().cpu().numpy(), labels.view(-1).cpu().numpy()
-        measured = {"test_loss": self._objective(prediction, labels).item()}
+        measured = {f"{split}_loss": self._objective(prediction, labels).item()}
         if np.isfinite(scores).all():
             measured |= {metric.name: metric.measure(scores, truth) for metric in self._metrics}
         return measured

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,11 +13,13 @@ from torch.func import functional_call
 
 from colonnade.compress import Key, Occasion, decode, plain
 from colonnade.compress.base import DTYPE_NAMES
+from colonnade.data.splits import Split
 from colonnade.errors import BreachError, NotFiniteError, WireError
 from colonnade.party.columns import Columns
 from colonnade.party.contents import Forward
-from colonnade.party.learner import Reply, Rows, Split, Weights
+from colonnade.party.learner import Reply, Rows, Weights
 from colonnade.party.method import Method
+from colonnade.party.place import Place
 from colonnade.party.state import Tree, moved
 from colonnade.party.trainer import Randomness, Trainer, evaluating
 from colonnade.policies.view import Exchange
@@ -27,22 +28,6 @@ from colonnade.world.base import Work
 
 EVALUATION_ROWS = 4096
 """Rows in one piece of an evaluation."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Whose learner this is, and where it computes."""
-
-    party: str
-    job_seed: int
-    """Common to all parties."""
-    secret_seed: int
-    """The party's own."""
-    device: torch.device
-    dtype: torch.dtype
-    """Of the job's tensors."""
-    active: str = "the active party"
-    """Its name."""
 
 
 class TorchLearner:
@@ -135,6 +120,15 @@ class TorchLearner:
     def best_weights(self) -> Weights | None:
         """The copy of the best round."""
         return self._kept.get(self._best)
+
+    def recall(self) -> dict[str, nn.Module]:
+        """Copies of the modules, with the weights kept of the best round."""
+        kept = self._kept[self._best]
+        modules = {part: copy.deepcopy(module) for part, module in self._modules.items()}
+        for part, module in modules.items():
+            own = {name: tensor for name, tensor in kept.items() if name.startswith(f"{part}.")}
+            module.load_state_dict({n.removeprefix(f"{part}."): own[n] for n in own})
+        return modules
 
     def end_round(self, round: int) -> None:
         """Move the schedules on."""
@@ -286,10 +280,19 @@ class TorchPassive(TorchLearner):
         with evaluating(bottom):
             return plain().encode(bottom(self._features["train"][start : start + rows]))
 
-    def evaluate(self, split: Split) -> list[tuple[int, Packed]]:
-        """The bottom model on a whole split, in evaluation mode."""
+    def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
+        """The bottom model on a whole split, in evaluation mode.
+
+        In the method's encoding, but by an encoder of its own for every piece, which ends with
+        it: what training remembers or draws neither shows here nor is moved by it.
+        """
         assert self._features is not None
-        return [
-            (start, plain().encode(self._embed(self._modules["bottom"], split, start)))
-            for start in range(0, len(self._features[split]), EVALUATION_ROWS)
-        ]
+        bottom = (self.recall() if best else self._modules)["bottom"]
+        use = Occasion(round, importance=self._importance)
+        encoding = plain() if self._place.evaluates_plain else self._method.compress.embedding
+        pieces = []
+        for start in range(0, len(self._features[split]), EVALUATION_ROWS):
+            key = Key(self._place.job_seed, self._place.party, "evaluation", f"{split} {start}")
+            embedding = self._embed(bottom, split, start)
+            pieces.append((start, encoding.encoder(key).encode(embedding, use)))
+        return pieces

@@ -90,6 +90,7 @@ def _job(setting: Setting) -> Job:
         [
             f"parties.*.optimizer={{ {FAMILIES[family]}, lr = {rate} }}",
             f"train.evaluate_every={EVERY} rounds",
+            "train.validation=0",
             "network.latency=2s",
         ],
     )

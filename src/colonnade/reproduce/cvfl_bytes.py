@@ -79,6 +79,8 @@ class Setting:
             metric="accuracy",
             target=self.target,
             evaluate_every=f"{self.every} rounds",
+            validation=0,
+            evaluate_plain=True,
         )
         job = Job(name="cvfl-bytes", data=self.data, parties=parties, train=train, top=Top())
         network = ("network.latency=50ms", "network.bandwidth=300mbit")

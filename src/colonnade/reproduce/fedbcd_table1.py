@@ -70,6 +70,7 @@ def _job(rate: float) -> Job:
         f"train.rounds={ROUNDS_MAX}",
         "train.stop=target",
         "train.evaluate_every=1 round",
+        "train.validation=0",
         f"parties.*.optimizer={{ name = 'adam', lr = {rate} }}",
     ]
     if torch.cuda.is_available():

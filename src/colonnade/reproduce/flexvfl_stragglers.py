@@ -109,6 +109,7 @@ def _job(costs: Mapping[str, Costs], wait: float, rate: float, method: Mapping[s
         target=TARGET,
         stop="target",
         evaluate_every="10 rounds",
+        validation=0,
     )
     return Job(
         name="stragglers",

@@ -116,6 +116,8 @@ def _job(name: str, latency: int) -> Job:
             "train.labels=shared",
             "train.stop=target",
             "train.evaluate_every=10 rounds",
+            "train.validation=0",
+            "train.evaluate_plain=true",
             *slow_network(latency, UNIT_MS),
         ],
     )

@@ -119,6 +119,7 @@ def _mlp_job(name: str, rate: float) -> Job:
             *([] if name == "digits" else [f"train.epochs={EPOCHS}"]),
             "train.stop=target",
             "train.evaluate_every=10 rounds",
+            "train.validation=0",
             *slow_network(LATENCY, UNIT_MS),
         ],
     )

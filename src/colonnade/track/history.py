@@ -26,6 +26,8 @@ class History:
     def __init__(self, per_epoch: int) -> None:
         self._rounds: LongList[tuple[int, float, float]] = LongList(ROUND)
         self.evaluations: list[Row] = []
+        self.test: Row = {}
+        """What was measured on the test rows with the best weights, at the end."""
         self._per_epoch = per_epoch
         self._judged_rounds = 0
 
@@ -62,9 +64,14 @@ class History:
             }
         )
 
+    def on_test(self, round: int, measured: Mapping[str, float]) -> None:
+        """The best weights were tried on the test rows."""
+        self.test = {"round": round + 1, **measured}
+
     def clear(self) -> None:
         """Begin anew."""
         self._rounds = LongList(ROUND)
+        self.test = {}
         self.evaluations.clear()
         self._judged_rounds = 0
 
@@ -80,4 +87,5 @@ class History:
         """Go back to the rows of a checkpoint."""
         self._rounds = LongList.of_columns(ROUND, state["rounds"])
         self.evaluations[:] = state["evaluations"]
+        self.test = {}
         self._judged_rounds = state["judged"]

@@ -30,6 +30,9 @@ class Silent:
     ) -> None:
         """A round was judged."""
 
+    def on_test(self, round: int, measured: Mapping[str, float]) -> None:
+        """The best weights were tried on the test rows."""
+
 
 class Lines(Silent):
     """Prints a line for an evaluation, at most every 5 % of the rounds."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from colonnade.data.splits import Split
 from colonnade.errors import RequestError
 from colonnade.job.files import dumps
 from colonnade.job.records import Job
@@ -35,6 +36,7 @@ EVALUATION_FIELDS = ROUND_FIELDS | {
     "epoch": pa.float64(),
     "bytes_up": pa.int64(),
     "bytes_down": pa.int64(),
+    "validation_loss": pa.float64(),
     "test_loss": pa.float64(),
     "best": pa.bool_(),
 }
@@ -80,7 +82,13 @@ class Run:
     per_epoch: int
     time_s: float
     history: list[Row]
-    """A row for each evaluation."""
+    """A row for each evaluation, on the rows that are chosen by."""
+    test: Row
+    """What the weights of the best round gave on the test rows, which were looked at once, at the
+    end; empty where that was not done."""
+    chosen_on: Split
+    """The rows by which the best round, the target and the end were chosen: the test rows where
+    the job sets no validation rows aside."""
     losses: list[Row]
     """A row for each round."""
     sizes: Sizes | None = field(repr=False)
@@ -133,6 +141,11 @@ class Run:
         values = [row[self.metric.name] for row in self.history if row["best"]]
         return values[-1] if values else None
 
+    def tested(self) -> float | None:
+        """The metric of the best round's weights on the test rows."""
+        value = self.best() if self.chosen_on == "test" else self.test.get(self.metric.name)
+        return None if value is None else float(value)
+
     def summary(self) -> dict[str, Any]:
         """The run in figures, as `summary.json` has it."""
         reached = self.reached()
@@ -152,9 +165,12 @@ class Run:
                 "name": self.metric.name,
                 "final": last.get(self.metric.name),
                 "best": self.best(),
+                "test": self.tested(),
+                "chosen_on": self.chosen_on,
             },
             "classes": list(self.classes),
             "positive": self.positive,
+            "test": self.test,
             "loss": last.get("loss"),
             "target": self.job.train.target,
             "time_to_target_s": reached and reached["time_s"],

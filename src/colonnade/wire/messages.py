@@ -86,7 +86,9 @@ class Hello(Control, frozen=True):
     rows: int
     """How many training rows the sender has."""
     test_rows: int
-    """How many held-out rows the sender has."""
+    """How many test rows the sender has."""
+    validation_rows: int
+    """How many validation rows the sender has."""
     width: int
     """How wide the sender's embedding is; 0 for a party that sends none."""
     fingerprint: str = ""
@@ -234,16 +236,16 @@ class Labels(Message, frozen=True):
 
 
 class Evaluate(Message, frozen=True):
-    """Asks a passive party for its embeddings of a whole split, with the weights of a round."""
+    """Asks a passive party for its embeddings of whole splits, with the weights of a round."""
 
     KIND = 4
     PURPOSE = "evaluation"
     round: int
-    """The round of the job that is judged."""
+    """The round of the job that is judged; for the test rows, the number after the last."""
     after: int
     """Answer when every update on this round of yours is done, and before any later one."""
-    train_too: bool
-    """Whether the training rows are wanted beside the held-out ones."""
+    splits: tuple[Literal["train", "validation", "test"], ...]
+    """Which rows are wanted: those of the job; at the end the test rows, by the best weights."""
     best: int
     """The best round among those judged so far, whose weights are to be kept; -1 for none."""
     judged: int
@@ -257,7 +259,7 @@ class EvaluationEmbedding(TensorMessage, frozen=True):
     PURPOSE = "evaluation"
     round: int
     """The round of the Evaluate that this answers."""
-    split: Literal["train", "test"]
+    split: Literal["train", "validation", "test"]
     """Which rows these are."""
     start: int
     """The first row of this piece within the split."""
