@@ -17,13 +17,14 @@ from dataclasses import dataclass, replace
 import msgspec
 import torch
 
+from colonnade.assumed import assumed_objective
+from colonnade.ceiling import Most, ceiling
 from colonnade.clocking import null_seats
 from colonnade.job.records import Compute, Job, Link, Train
 from colonnade.models.top import build_top
 from colonnade.participation import Participant
 from colonnade.party.build import DTYPES
 from colonnade.party.null import Record, Sizes
-from colonnade.party.objective import FITS, Objective, Task
 from colonnade.party.torch_passive import EVALUATION_ROWS
 from colonnade.prepare import Contract
 from colonnade.simulation import run_parties
@@ -45,10 +46,8 @@ JUDGED_MAX = 50_000_000
 """Rows, and components, of an evaluation; one that has more is scaled up from fewer rows."""
 ROUNDLY = ("Embedding", "Gradient", "Snapshot", "Status")
 """The kinds that cross in every round."""
-MEASURES: dict[str, Task] = {"auc": "binary", "f1": "binary", "mae": "regression"}
-CLASSES = 10
-"""What a passive party concludes from the metric, and takes for the number of classes: nobody but
-the active party knows the labels."""
+EXACT = ("Embedding", "EvaluationEmbedding")
+"""The kinds of which a passive party sends as much as it may, where all go through all rounds."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,8 @@ class Forecast:
     """What one party's ledger will say at the end of a job that nothing disturbs."""
 
     entries: list[Entry]
+    most: Most | None
+    """At a passive party: the most that can leave of each kind that carries data."""
     rounds: int
     per_epoch: int
     time_s: float | None
@@ -92,15 +93,20 @@ def forecast(me: Participant, emulation: Emulation | None = None) -> Forecast:
     sampled = scene.sample(whole)
     seen = scene.run(whole) if sampled is None else scene.extrapolate(whole, sampled)
     stated = any(link != Link() for link in links(me, emulation).values())
+    most = None if me.leads else ceiling(me)
+    if most is not None and me.method.quorum.in_step:
+        # Nothing of this rests on the clock, so that it is exact even where the rest is not.
+        seen = seen.exactly(me.job.active, most)
     return Forecast(
         entries=seen.entries(),
+        most=most,
         rounds=whole.rounds,
         per_epoch=whole.plan.per_epoch,
         time_s=seen.time_s if stated else None,
         about=me.method.by_clock or sampled is not None,
         sampled=sampled,
         widths=scene.widths,
-        classes=_objective(me).classes,
+        classes=assumed_objective(me).classes,
     )
 
 
@@ -120,24 +126,6 @@ def links(me: Participant, emulation: Emulation | None = None) -> dict[str, Link
         latency=f"{emulation.latency_ns}ns", bandwidth=None if rate is None else f"{rate}bit"
     )
     return dict.fromkeys(own, line)
-
-
-def _objective(me: Participant) -> Objective:
-    """The loss, from which all that is known of the labels follows; a passive party concludes what
-    it can from the job."""
-    if me.objective is not None:
-        return me.objective
-    train, top = me.job.train, me.job.top
-    single = {"agg": me.bottom.width == 1, "dot": True}.get(top.kind, False)
-    task = MEASURES.get(train.metric, "binary" if single else "multiclass")
-    if train.loss != "auto":
-        task = FITS[train.loss][0]
-    many = me.bottom.width if top.kind == "agg" else CLASSES
-    classes = {"binary": 2, "regression": 1, "multiclass": many}[task]
-    weights = train.class_weights
-    if isinstance(weights, str):
-        weights = [1.0] * classes if weights == "balanced" else []
-    return Objective.told(train, task, classes, weights)
 
 
 class LinkedWorld(SimulatedWorld):
@@ -173,6 +161,13 @@ class _Seen:
                     before_size + factor * (size - known_size),
                 )
         return _Seen(counts, self.time_s + times * larger * (more.time_s - less.time_s))
+
+    def exactly(self, peer: str, most: Most) -> _Seen:
+        """With what is known for certain of embeddings that are sent."""
+        known: dict[tuple[str, Direction, str], tuple[float, float]] = {
+            (peer, "sent", kind): most[kind] for kind in most if kind in EXACT
+        }
+        return _Seen({**self.counts, **known}, self.time_s)
 
     def entries(self) -> list[Entry]:
         """As rows of a ledger."""
@@ -241,7 +236,7 @@ class _Scene:
         return _Seen(counts, simulator.now_ns / NS_PER["s"])
 
     def _sizes(self, contract: Contract) -> Sizes:
-        job, objective, labels = contract.job, _objective(self.me), self.me.part.labels
+        job, objective, labels = contract.job, assumed_objective(self.me), self.me.part.labels
         present = {name: width for name, width in self.widths.items() if width}
         top: list[tuple[int, ...]] = []
         if contract.method.exchange.shares_labels and job.top.kind not in ("agg", "dot"):
@@ -267,8 +262,8 @@ class _Scene:
         component_ns = PACKED_NS if packs else PLAIN_NS
         components = copies * across * whole.plan.batch_size
         round_ns = 2 * passives * MESSAGE_NS + components * component_ns
-        judged = across * self._judged_rows(whole)
-        judgements_ns = judged * PLAIN_NS * len(whole.schedule)
+        judged = across * max(_judged_rows(whole), whole.test_count)
+        judgements_ns = judged * component_ns * len(whole.schedule)
         if judged <= JUDGED_MAX and whole.rounds * round_ns + judgements_ns <= WHOLE_NS:
             return None
         rounds = max(1, min(whole.rounds // 2, WHOLE_NS // 4 // round_ns))
@@ -287,9 +282,15 @@ class _Scene:
         seen = double.plus(short, double, whole.rounds / rounds - 2)
         if judgements := len(whole.schedule):
             once, twice = (beginning(2, f"{n} rounds", EVALUATED_MAX) for n in (2, 1))
-            larger = self._judged_rows(whole) / self._judged_rows(once)
-            seen = seen.plus(self.run(once), self.run(twice), judgements, larger)
+            larger = _judged_rows(whole) / _judged_rows(once)
+            before = self.run(once)
+            seen = seen.plus(before, self.run(twice), judgements, larger)
+            if whole.schedule.tests:
+                untested = self.run(replace(once, test_count=0))
+                seen = seen.plus(untested, before, 1, whole.test_count / once.test_count)
         return seen
 
-    def _judged_rows(self, contract: Contract) -> int:
-        return contract.test_count + contract.plan.rows * self.job.train.full_loss
+
+def _judged_rows(contract: Contract) -> int:
+    """How many rows an evaluation asks for."""
+    return sum(contract.rows[split] for split in contract.schedule.splits)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from colonnade import methods
@@ -19,6 +20,7 @@ from colonnade.job.trust import outside_names
 from colonnade.naming import check_names
 from colonnade.outside import check_allowed
 from colonnade.track.folder import check_folder
+from colonnade.track.metrics import METRICS
 from colonnade.track.table import sweep_table, toml_text
 from colonnade.trials import OnDone, Trial, train_all
 
@@ -36,12 +38,29 @@ class Point:
     runs: dict[int, dict[str, Any]]
 
     @property
-    def loss(self) -> float:
-        """The mean of the final training losses; infinite when a run failed or diverged."""
+    def value(self) -> float | None:
+        """The metric of the best round on the rows that are chosen by, mean over the seeds; None
+        when a run failed, diverged or measured nothing."""
+        found = [metric["best"] for metric in self._metrics()]
+        known = [value for value in found if value is not None]
+        return fmean(known) if known and len(known) == len(self.runs) else None
+
+    @property
+    def loss(self) -> float | None:
+        """The mean of the final training losses; None when a run failed or diverged."""
         losses = [run["loss"] for run in self.runs.values()]
-        if any(loss is None for loss in losses):
+        return None if None in losses or not losses else float(fmean(losses))
+
+    @property
+    def rank(self) -> float:
+        """The less, the better; infinite where there is nothing to judge by."""
+        value = self.value
+        if value is None:
             return math.inf
-        return float(sum(losses) / len(losses))
+        return -value if METRICS[self._metrics()[0]["name"]].higher_is_better else value
+
+    def _metrics(self) -> list[dict[str, Any]]:
+        return [run["metric"] for run in self.runs.values() if run.get("metric")]
 
     @property
     def sets(self) -> list[str]:
@@ -60,12 +79,12 @@ class Sweep:
     """How many runs were there already."""
 
     def best(self, composition: Mapping[str, str] | None = None) -> Point:
-        """The point with the least training loss, among those of a method where there are any."""
+        """The point with the best metric, among those of a method where there are any."""
         same = [point for point in self.points if point.composition == composition]
-        best = min(same or self.points, key=lambda point: point.loss)
-        if math.isinf(best.loss):
+        best = min(same or self.points, key=lambda point: point.rank)
+        if math.isinf(best.rank):
             raise FailedError(
-                "no point of the sweep has a loss to judge by: all failed or diverged"
+                "no point of the sweep has a metric to judge by: all failed or diverged"
             )
         return best
 
@@ -75,13 +94,14 @@ class Sweep:
 
     def to_dict(self) -> dict[str, Any]:
         """The sweep as plain values, the points best first."""
-        ranked = sorted(self.points, key=lambda point: point.loss)
+        ranked = sorted(self.points, key=lambda point: point.rank)
         rows = [
             {
                 "settings": point.settings,
                 "method": point.method,
                 "composition": point.composition,
-                "loss": None if math.isinf(point.loss) else point.loss,
+                "value": point.value,
+                "loss": point.loss,
                 "runs": {str(seed): run for seed, run in point.runs.items()},
             }
             for point in ranked
@@ -128,6 +148,9 @@ def sweep(
     on_done: OnDone | None = None,
 ) -> Sweep:
     """Train every combination of settings, as far as that was not done before.
+
+    The best is the one with the best metric on the validation rows, mean over the seeds; the test
+    rows play no part in the choice.
 
     Args:
         job: the job that all points start from.
@@ -181,6 +204,11 @@ def _plan(
     if not grid or not all(grid.values()) or not seeds:
         raise JobError(
             "a sweep needs a field with values, and a seed: --grid train.batch_size=32,64"
+        )
+    if job.train.evaluation_period() is None:
+        raise JobError(
+            "a sweep chooses by the metric, and train.evaluate_every is 'never': "
+            "set it to '1 epoch', say"
         )
     if "seed" in grid:
         raise JobError("seed is no field to sweep over: the best is best on all of --seeds")

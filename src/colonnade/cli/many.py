@@ -135,7 +135,7 @@ def sweep(
     quiet: Quiet = False,
     allow: Allow = None,
 ) -> None:
-    """Train every combination of some settings, and find the best by training loss.
+    """Train every combination of some settings, and find the best by the metric.
 
     What was trained before is not trained again, so a sweep that was stopped goes on.
 

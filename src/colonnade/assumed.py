@@ -1,0 +1,29 @@
+"""What a passive party has to assume of the labels, which only the active party knows."""
+
+from __future__ import annotations
+
+from colonnade.participation import Participant
+from colonnade.party.objective import FITS, Objective, Task
+
+MEASURES: dict[str, Task] = {"auc": "binary", "f1": "binary", "mae": "regression"}
+CLASSES = 10
+"""What a passive party concludes from the metric, and takes for the number of classes: nobody but
+the active party knows the labels."""
+
+
+def assumed_objective(me: Participant) -> Objective:
+    """The loss, from which all that is known of the labels follows; a passive party concludes what
+    it can from the job."""
+    if me.objective is not None:
+        return me.objective
+    train, top = me.job.train, me.job.top
+    single = {"agg": me.bottom.width == 1, "dot": True}.get(top.kind, False)
+    task = MEASURES.get(train.metric, "binary" if single else "multiclass")
+    if train.loss != "auto":
+        task = FITS[train.loss][0]
+    many = me.bottom.width if top.kind == "agg" else CLASSES
+    classes = {"binary": 2, "regression": 1, "multiclass": many}[task]
+    weights = train.class_weights
+    if isinstance(weights, str):
+        weights = [1.0] * classes if weights == "balanced" else []
+    return Objective.told(train, task, classes, weights)

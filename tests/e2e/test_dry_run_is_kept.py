@@ -1,0 +1,75 @@
+"""What a passive party sends over a real connection is what its dry run says, to the byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from colonnade import methods
+from colonnade.ceiling import ceiling
+from colonnade.cli.options import read_job
+from colonnade.forecast import forecast
+from colonnade.job.party_file import own_job
+from colonnade.job.policy import Policy
+from colonnade.participation import participant
+from colonnade.track.history import History
+from tests.netrun import run_seats
+
+SETS = [
+    "train.rounds=7",
+    "train.batch_size=200",
+    "train.evaluate_every=3 rounds",
+    "train.full_loss=true",
+    "train.labels=shared",
+]
+LOCKSTEP = [name for name in methods.known() if not methods.build({"name": name}).by_clock]
+OPTIONS = [
+    "fedbcd:updates=3:order=sequential",
+    "cvfl:q=2:compressor=ef+topk:4",
+    "cvfl:exchange=gradients:compressor=scalar:4",
+]
+ENCODINGS = ["diminishing+scalar:2", "topk:0.25:importance", "lattice:3", "half"]
+BY_CLOCK = [name for name in methods.known() if methods.build({"name": name}).by_clock]
+BY_CLOCK.remove("flexvfl_s")  # It can only be simulated.
+
+
+def run(job):
+    """Take part with every party, each knowing only its own; the parties, and what crossed."""
+    policy = Policy(shares_labels=True)
+    parties = {name: participant(own_job(job, name, None), name, policy) for name in job.parties}
+    history = History(1)
+    seats = {name: party.seat(history, history) for name, party in parties.items()}
+    _, worlds = run_seats(job, seats)
+    return parties, {name: world.ledger.entries() for name, world in worlds.items()}
+
+
+def sent(entries):
+    return {e["kind"]: (e["messages"], e["bytes"]) for e in entries if e["direction"] == "sent"}
+
+
+def check(job):
+    parties, ledgers = run(job)
+    for name in job.passives:
+        left = sent(ledgers[name])
+        assert left == sent(forecast(parties[name]).entries)
+        assert {kind: left[kind] for kind in left if kind != "Hello"} == ceiling(parties[name])
+        assert left["EvaluationEmbedding"][0] == 3 * 2 + 1
+
+
+@pytest.mark.parametrize("method", [*LOCKSTEP, *OPTIONS])
+def test_a_run_in_lock_step_sends_what_the_dry_run_says(method):
+    check(read_job("digits", SETS, method))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_compressed_run_sends_what_the_dry_run_says(encoding):
+    check(read_job("digits", [*SETS, f"method.compress.embedding={encoding}"], "fedsgd"))
+
+
+@pytest.mark.parametrize("method", [*BY_CLOCK, "vafl:start=upload"])
+def test_a_run_by_the_clock_never_sends_more_than_the_dry_run_allows(method):
+    parties, ledgers = run(read_job("digits", SETS, method))
+    for name in parties["clinic"].job.passives:
+        most = ceiling(parties[name])
+        for kind, (messages, size) in sent(ledgers[name]).items():
+            if kind != "Hello":
+                assert messages <= most[kind][0] and size <= most[kind][1], (name, kind)
