@@ -42,6 +42,11 @@ def method_text(table: Mapping[str, Any]) -> str:
     return str(table.get("name", "fedsgd")) + "".join(options)
 
 
+SHOWN = ("final", "best", "test")
+"""The figures of a metric: of the last and of the best round on the rows that are chosen by, and of
+the best round on the test rows."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Methods side by side: every run, in the order of the methods and then the seeds."""
@@ -245,10 +250,13 @@ def _row(label: str, trials: Sequence[Trial], first: Sequence[Trial]) -> dict[st
         "metric": next(
             (trial.summary["metric"]["name"] for trial in trials if trial.summary), None
         ),
+        "chosen_on": next(
+            (trial.summary["metric"]["chosen_on"] for trial in trials if trial.summary), None
+        ),
         "target": trials[0].job.train.target,
         "reached": len(reached),
     }
-    figures = {key: [each["metric"][key] for each in summaries] for key in ("final", "best")}
+    figures = {key: [each["metric"][key] for each in summaries] for key in SHOWN}
     for cost, _, _ in COSTS:
         figures[cost] = [each[cost] for each in summaries]
         spent = SPENT[cost]

@@ -23,6 +23,7 @@ COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 SPENT = {"time_to_target_s": "time_s", "rounds_to_target": "rounds", "bytes_to_target": "bytes"}
 """What a run costs in all, where there is no target to cost something."""
 _CLASSES_SHOWN = 8
+CHOSEN_ON_TEST = "chosen on the test rows: the job has no validation rows (train.validation)"
 GAP = 2
 """What lies between two columns."""
 
@@ -120,7 +121,8 @@ def comparison_table(
     """
     metric, target = rows[0]["metric"] or "metric", rows[0]["target"]
     to_target = "" if target is None else f"\nto {target:g}"
-    columns = {metric: [_final(row) for row in rows]}
+    shown = metric if _chosen_on_test(rows[0]) else f"{metric} on\ntest rows"
+    columns = {shown: [_final(row) for row in rows]}
     for key, name, show in COSTS:
         columns[name + to_target] = [_cost(row, key, show) for row in rows]
     if target is not None:
@@ -135,6 +137,7 @@ def comparison_table(
         table.add_column(heading, justify="right", no_wrap=True)
     for cells in zip(names, *columns.values(), strict=True):
         table.add_row(*cells)
+    notes = [*notes, *([CHOSEN_ON_TEST] if _chosen_on_test(rows[0]) else [])]
     if notes:
         table.caption = "\n".join(notes)
         table.caption_justify = "left"
@@ -145,11 +148,17 @@ def _width(columns: Sequence[Sequence[str]]) -> int:
     return sum(max(map(len, cells)) + GAP for cells in columns) - GAP
 
 
+def _chosen_on_test(row: Mapping[str, Any]) -> bool:
+    return row["chosen_on"] == "test"
+
+
 def _final(row: Mapping[str, Any]) -> str:
-    if row["final_mean"] is None:
+    """On test rows: of the best round, or of the last where test rows served to choose."""
+    figure = "final" if _chosen_on_test(row) else "test"
+    mean, deviation = row[f"{figure}_mean"], row[f"{figure}_deviation"]
+    if mean is None:
         return "failed" if row["failed"] else "–"
-    mean, deviation, good = row["final_mean"], row["final_deviation"], row["runs"] - row["failed"]
-    return show_spread(mean, deviation, "{:.3f}".format, good, row["runs"])
+    return show_spread(mean, deviation, "{:.3f}".format, row["runs"] - row["failed"], row["runs"])
 
 
 def _cost(row: Mapping[str, Any], name: str, show: Callable[[float], str]) -> str:
@@ -168,20 +177,25 @@ def sweep_table(sweep: Mapping[str, Any]) -> Table:
     fields = list(sweep["points"][0]["settings"])
     for field in fields:
         table.add_column(field, overflow="fold")
+    table.add_column(_chosen_by(sweep), justify="right", no_wrap=True)
     table.add_column("loss", justify="right", no_wrap=True)
-    table.add_column("metric", justify="right", no_wrap=True)
     for rank, point in enumerate(sweep["points"]):
         runs = list(point["runs"].values())
-        measured = [run["metric"] for run in runs if run["metric"]]
-        finals = [metric["final"] for metric in measured if metric["final"] is not None]
         endings = ", ".join(sorted({run["status"] for run in runs if run["loss"] is None}))
         table.add_row(
             *(_bare(point["settings"][field]) for field in fields),
+            f"{point['value']:.4f}" if point["value"] is not None else "–",
             f"{point['loss']:.4g}" if point["loss"] is not None else endings,
-            f"{measured[0]['name']} {fmean(finals):.3f}" if finals else "–",
-            style="bold" if rank == 0 and point["loss"] is not None else "",
+            style="bold" if rank == 0 and point["value"] is not None else "",
         )
     return table
+
+
+def _chosen_by(sweep: Mapping[str, Any]) -> str:
+    """The metric, and the rows on which it was measured."""
+    runs = (run for point in sweep["points"] for run in point["runs"].values())
+    metric = next((run["metric"] for run in runs if run["metric"]), None)
+    return "metric" if metric is None else f"{metric['name']} on\n{metric['chosen_on']} rows"
 
 
 def _bare(value: Any) -> str:
@@ -195,7 +209,10 @@ def run_table(summary: Mapping[str, Any]) -> RenderableType:
 
     facts = Table.grid(padding=(0, 3))
     metric = summary["metric"]
-    facts.add_row(metric["name"], _value(metric["final"], metric["best"]))
+    value = _value(metric["final"], metric["best"])
+    facts.add_row(metric["name"], f"{value} on the {metric['chosen_on']} rows{_too(metric)}")
+    if metric["chosen_on"] != "test" and metric["test"] is not None:
+        facts.add_row("", f"{metric['test']:.4f} on the test rows, with the best round's weights")
     if summary["target"] is not None:
         facts.add_row(f"to {summary['target']:g}", _to_target(summary))
     facts.add_row(
@@ -224,6 +241,10 @@ def _value(final: float | None, best: float | None) -> str:
     if final is None:
         return "none measured"
     return f"{final:.4f}" if best is None or best == final else f"{final:.4f} (best {best:.4f})"
+
+
+def _too(metric: Mapping[str, Any]) -> str:
+    return ", which were chosen by too" if metric["chosen_on"] == "test" else ""
 
 
 def _to_target(summary: Mapping[str, Any]) -> str:
