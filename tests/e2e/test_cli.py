@@ -63,7 +63,7 @@ def test_simulate_is_the_same_in_two_processes(tmp_path):
     summary = json.loads(first.stdout)
     assert summary.keys() >= FIELDS
     assert summary["bytes"].keys() == {"up", "down", "total"}
-    assert summary["metric"].keys() == {"name", "final", "best"}
+    assert summary["metric"].keys() == {"name", "final", "best", "test", "chosen_on"}
     assert json.loads((tmp_path / "a" / "summary.json").read_text()) == summary
     for name in ("history", "rounds", "timeline"):
         tables = [pq.read_table(tmp_path / run / f"{name}.parquet") for run in ("a", "b")]

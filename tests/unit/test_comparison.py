@@ -21,7 +21,13 @@ SHORT = load("digits", ["train.epochs=1"])
 def trial(label, seed, time_s, *, status="end", accuracy=0.9):
     summary = {
         "status": status,
-        "metric": {"name": "accuracy", "final": accuracy, "best": accuracy},
+        "metric": {
+            "name": "accuracy",
+            "final": accuracy,
+            "best": accuracy,
+            "test": accuracy,
+            "chosen_on": "validation",
+        },
         "time_to_target_s": time_s,
         "rounds_to_target": None if time_s is None else int(time_s * 2),
         "bytes_to_target": None if time_s is None else int(time_s * 1000),
@@ -160,11 +166,16 @@ def test_a_job_that_is_refused_raises_once():
         compare(load("digits", ["train.batch_size=100000"]), ["fedsgd"], [0, 1], workers=1)
 
 
+def measured(value):
+    metric = {"name": "mae", "best": value, "chosen_on": "validation"}
+    return {"loss": value, "status": "end", "metric": metric}
+
+
 def tuned_sweep(*points):
     return Sweep(
         "digits",
         [
-            Point(settings, method, composition, {0: {"loss": loss, "status": "end"}})
+            Point(settings, method, composition, {0: measured(loss)})
             for settings, method, composition, loss in points
         ],
         folder=os.devnull,

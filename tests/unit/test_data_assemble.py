@@ -37,7 +37,11 @@ def toys(monkeypatch):
 
 def job(bank, telco, train=None, data=None):
     parties = {"bank": Party(role="active", **bank), "telco": Party(**telco)}
-    return Job(parties=parties, data=data, train=Train(**{"batch_size": 4} | (train or {})))
+    return Job(
+        parties=parties,
+        data=data,
+        train=Train(**{"batch_size": 4, "validation": 0} | (train or {})),
+    )
 
 
 def test_columns_of_a_named_table(toys):
@@ -133,7 +137,7 @@ def test_batches_and_test_rows_are_checked_early(toys):
     with pytest.raises(DataError, match="batch_size is 33 but there are only 32 training rows"):
         assemble(job({}, {"columns": ["age"]}, {"batch_size": 33}, data="toy"))
     for share in (0.0, 0.01):
-        with pytest.raises(DataError, match="leaves no test rows"):
+        with pytest.raises(DataError, match="leaves no rows to evaluate on"):
             assemble(job({}, {"columns": ["age"]}, {"test": share}, data="toy"))
     never = {"test": 0.0, "evaluate_every": "never"}
     assert assemble(job({}, {"columns": ["age"]}, never, data="toy")).test_count == 0

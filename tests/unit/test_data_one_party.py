@@ -37,14 +37,17 @@ def check_alone(job):
         part = assemble_party(own_job(job, me, None), me)
         columns = whole.features[me]
         assert same_arrays(part.columns.train, columns.train)
+        assert same_arrays(part.columns.validation, columns.validation)
         assert same_arrays(part.columns.test, columns.test)
         assert part.columns.preprocessor == columns.preprocessor
         assert (part.train_count, part.test_count) == (whole.train_count, whole.test_count)
+        assert part.validation_count == whole.validation_count
         assert part.fingerprint == whole.fingerprint
         if party.role == "passive":
             assert (part.labels, part.task, part.classes) == (None, None, None)
             continue
         assert same_arrays(part.labels.train, whole.labels.train)
+        assert same_arrays(part.labels.validation, whole.labels.validation)
         assert same_arrays(part.labels.test, whole.labels.test)
         assert same_arrays(part.labels.weights, whole.labels.weights)
         assert (part.task, part.classes) == (whole.task, whole.classes)
@@ -95,7 +98,7 @@ def tables(tmp_path):
 
 
 def job(parties, **train):
-    return Job(parties=parties, train=Train(**({"batch_size": 4} | train)))
+    return Job(parties=parties, train=Train(**({"batch_size": 4, "validation": 0} | train)))
 
 
 def changed(parties, name, **fields):
@@ -106,6 +109,11 @@ def test_tables_with_ids(tables):
     whole = check_alone(job(tables))
     assert np.array_equal(whole.features["bank"].train, whole.features["telco"].train[:, :1])
     check_alone(job(tables, test=0.35, split_seed=5, loss="mse"))
+    kept = check_alone(job(tables, validation=0.25))
+    assert (kept.train_count, kept.validation_count) == (24, 8)
+    assert np.array_equal(
+        kept.features["bank"].validation, kept.features["telco"].validation[:, :1]
+    )
     check_alone(job(tables, test=0.0, evaluate_every="never"))
     check_alone(job(changed(tables, "bank", columns=[], sample_weight=None)))
 
@@ -225,7 +233,7 @@ def test_fingerprints_do_not_depend_on_where_an_array_lies(ids, before):
     ("me", "fields", "train", "words"),
     [
         ("telco", {}, {"batch_size": 33}, "batch_size is 33 but there are only 32 training rows"),
-        ("telco", {}, {"test": 0.0}, "leaves no test rows"),
+        ("telco", {}, {"test": 0.0}, "leaves no rows to evaluate on"),
         ("telco", {"table": None}, {}, "telco has no data"),
         ("bank", {"label": None}, {}, "the active party bank has no label"),
         ("bank", {"label_test": "y.npy"}, {}, "bank has a label_test but no table_test"),

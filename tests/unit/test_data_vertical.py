@@ -13,7 +13,9 @@ Y = np.array([0, 1] * 5)
 
 
 def test_rows_stay_together():
-    data = vertical({"bank": X, "telco": X * 10}, labels=np.arange(10), test=0.3, split_seed=4)
+    data = vertical(
+        {"bank": X, "telco": X * 10}, labels=np.arange(10), test=0.3, split_seed=4, validation=0
+    )
     assert (data.train_count, data.test_count) == (7, 3)
     bank, telco = data.features["bank"], data.features["telco"]
     assert np.array_equal(bank.train[:, 0], data.labels.train * 2)
@@ -62,6 +64,7 @@ def test_test_rows_of_their_own():
         test_features={"bank": X[:4], "telco": None},
         test_labels=["a", "a", "b", "a"],
         weights=np.arange(10),
+        validation=0,
     )
     assert data.labels.train.tolist() == [1, 0] * 5
     assert data.labels.test.tolist() == [0, 0, 1, 0]

@@ -169,21 +169,23 @@ def test_the_command_shows_it(capsys):
     words = ["join", "digits", "--me", "lab", "--dry-run", "--set", "train.rounds=30"]
     assert main(words) == 0
     shown = capsys.readouterr().out
-    for text in ("dials clinic", "to clinic", "Embedding", "the job's", "nothing was sent"):
+    for text in ("dials clinic", "to clinic", "Embedding", "the job's", "nothing was sent",
+                 "1,294 for training, 144 for validation, 359 for the test", "at most"):  # fmt: skip
         assert text in shown
     assert main([*words, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["rows"] == 1438 and report["certificate"] is None
+    assert report["rows"] == 1294 and report["certificate"] is None
     sent = [row for row in report["traffic"] if row["direction"] == "sent"]
     assert [row["kind"] for row in sent] == ["Embedding", "EvaluationEmbedding", "Hello"]
     assert sent[0]["round_messages"] == 1 and sent[1]["round_messages"] is None
     assert report["totals"]["sent"]["all"] == sum(row["bytes"] for row in sent)
+    assert report["most"] == {row["kind"]: [row["messages"], row["bytes"]] for row in sent[:2]}
 
 
 def test_what_the_policy_refuses_is_shown_and_refused(capsys):
     file = PartyFile(policy=Policy(kinds=frozenset({"Embedding"}), batch_min=100))
     job = digits()
-    with pytest.raises(RequestError, match="last batch of an epoch has 38 rows"):
+    with pytest.raises(RequestError, match="last batch of an epoch has 94 rows"):
         show_dry_run(job, "lab", file, as_json=False)
     assert "EvaluationEmbedding" in capsys.readouterr().out
     with pytest.raises(RequestError, match=r"policy\.kinds does not list EvaluationEmbedding"):

@@ -14,8 +14,13 @@ SHORT = load("digits", ["train.epochs=1"])
 RATE = "parties.*.optimizer.lr"
 
 
-def point(loss, **settings):
-    return Point(settings, {"name": "fedsgd"}, {}, {0: {"loss": loss, "status": "end"}})
+def measured(value, loss=0.1, name="auc"):
+    metric = {"name": name, "best": value, "chosen_on": "validation"}
+    return {"loss": loss, "status": "end", "metric": metric}
+
+
+def point(value, loss=0.1, name="auc", **settings):
+    return Point(settings, {"name": "fedsgd"}, {}, {0: measured(value, loss, name)})
 
 
 def test_a_sweep_goes_on_where_it_was_stopped(tmp_path):
@@ -64,11 +69,26 @@ def test_every_combination_is_a_point():
     assert (job.train.batch_size, job.parties["lab"].optimizer["lr"], job.seed) == (64, 0.2, 1)
 
 
-def test_the_best_has_the_least_mean_loss_and_a_failure_is_the_worst():
-    runs = {0: {"loss": 0.1, "status": "end"}, 1: {"loss": None, "status": "diverged"}}
+def test_the_best_has_the_best_metric_whatever_its_training_loss():
+    """A model that has learnt its training rows by heart has the least loss, and is the worst."""
+    points = [point(0.8, loss=0.01, a=1), point(0.9, loss=0.3, a=2), point(0.7, loss=0.2, a=3)]
+    found = Sweep("digits", points, folder=None)
+    assert [row["settings"]["a"] for row in found.to_dict()["points"]] == [2, 1, 3]
+    points = [point(2.0, 0.01, "mae", a=1), point(1.0, 0.3, "mae", a=2)]
+    assert Sweep("digits", points, folder=None).best().settings == {"a": 2}
+
+
+def test_a_sweep_without_evaluations_has_nothing_to_choose_by(tmp_path):
+    job = with_sets(SHORT, "train.evaluate_every=never")
+    with pytest.raises(JobError, match=r"train\.evaluate_every is 'never'"):
+        sweep(job, {RATE: [0.1]}, out=tmp_path, workers=1)
+
+
+def test_the_best_has_the_best_mean_and_a_failure_is_the_worst():
+    runs = {0: measured(0.9), 1: {"loss": None, "status": "diverged", "metric": None}}
     unsteady = Point({"a": 1}, {"name": "fedsgd"}, {}, runs)
-    assert math.isinf(unsteady.loss)
-    found = Sweep("digits", [unsteady, point(0.3, a=2), point(0.2, a=3)], folder=None)
+    assert unsteady.value is None and math.isinf(unsteady.rank)
+    found = Sweep("digits", [unsteady, point(0.7, a=2), point(0.8, a=3)], folder=None)
     assert found.best().settings == {"a": 3}
     assert [row["settings"]["a"] for row in found.to_dict()["points"]] == [3, 2, 1]
     json.dumps(found.to_dict(), allow_nan=False)

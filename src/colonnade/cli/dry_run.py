@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PURPOSES = ("training", "evaluation", "control")
 WAYS = {"sent": "to", "received": "from"}
+ROWS = "{rows:,} for training, {validation_rows:,} for validation, {test_rows:,} for the test"
 ON_TOP = "counted as in the ledger: TLS and heartbeats add about 100 bytes a message"
 
 
@@ -85,6 +86,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
         "per_epoch": found.per_epoch,
         "batch_size": job.train.batch_size,
         "rows": party.part.train_count,
+        "validation_rows": party.part.validation_count,
         "test_rows": party.part.test_count,
         "width": party.bottom.width,
         "dtype": job.train.dtype,
@@ -97,6 +99,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
         "about": found.about,
         "traffic": _rows(found),
         "totals": _totals(found),
+        "most": found.most,
         "policy": _limits(party, found, file.policy),
         "refusal": refusal,
         "trusted": dict(line.taken),
@@ -184,7 +187,12 @@ def _limits(party: Participant, found: Forecast, policy: Policy) -> dict[str, di
 
 def _notes(party: Participant, found: Forecast) -> list[str]:
     """What had to be assumed, and what may turn out otherwise."""
+    from colonnade.compress import plain
+    from colonnade.prepare import own_method
+
     job, me, shares = party.job, party.me, party.method.exchange.shares_labels
+    compressed = own_method(party.method, job, me).compress.embedding != plain()
+    plainly = job.train.evaluate_plain and compressed and not party.leads
     unknown = [name for name in job.parties if name != me and job.parties[name].width is None]
     notes = {
         f"the job does not say how wide the embedding of {' or '.join(unknown)} is: "
@@ -199,6 +207,10 @@ def _notes(party: Participant, found: Forecast) -> list[str]:
         f"about: worked out from the first {found.sampled} rounds": found.sampled,
         "the job may end earlier: train.stop is 'target'": job.train.stop == "target",
         f"the job may end earlier: train.patience is {job.train.patience}": job.train.patience,
+        "evaluation embeddings are sent plain (train.evaluate_plain)": plainly,
+        "at most: what can leave of the data in one run, whatever the active party asks for": (
+            not party.leads
+        ),
         ON_TOP: True,
     }
     return [note for note, holds in notes.items() if holds]
@@ -227,7 +239,7 @@ def _facts(report: Report) -> Table:
         report["party"]: place,
         "job": f"{report['job']} {report['digest'][:12]}, {method}, seed {report['seed']}",
         "rounds": rounds.format_map(report),
-        "rows": "{rows:,} for training, {test_rows:,} held out".format_map(report),
+        "rows": ROWS.format_map(report),
         "embedding": "{width} wide, {dtype}".format_map(report),
         "certificate": proof,
         "link": report["link"] or "the job states no link",
@@ -269,6 +281,10 @@ def _sums(report: Report) -> Table:
     for way, name in (("sent", "leaves"), ("received", "comes")):
         about = "about " if report["about"] else ""
         table.add_row(name, *(about + show_bytes(b) for b in report["totals"][way].values()))
+    if report["most"] is not None:
+        evaluation = report["most"].get("EvaluationEmbedding", (0, 0))[1]
+        training = sum(size for _, size in report["most"].values()) - evaluation
+        table.add_row("at most", show_bytes(training), show_bytes(evaluation), "", "")
     return table
 
 

@@ -149,7 +149,7 @@ def _width(columns: Sequence[Sequence[str]]) -> int:
 
 
 def _chosen_on_test(row: Mapping[str, Any]) -> bool:
-    return row["chosen_on"] == "test"
+    return bool(row["chosen_on"] == "test")
 
 
 def _final(row: Mapping[str, Any]) -> str:
@@ -210,9 +210,10 @@ def run_table(summary: Mapping[str, Any]) -> RenderableType:
     facts = Table.grid(padding=(0, 3))
     metric = summary["metric"]
     value = _value(metric["final"], metric["best"])
-    facts.add_row(metric["name"], f"{value} on the {metric['chosen_on']} rows{_too(metric)}")
-    if metric["chosen_on"] != "test" and metric["test"] is not None:
-        facts.add_row("", f"{metric['test']:.4f} on the test rows, with the best round's weights")
+    how = "chosen on the test rows" if _chosen_on_test(metric) else "on the validation rows"
+    facts.add_row(metric["name"], value if metric["final"] is None else f"{value}, {how}")
+    if metric["test"] is not None and not _chosen_on_test(metric):
+        facts.add_row("", f"{metric['test']:.4f}, on the test rows, with the best round's weights")
     if summary["target"] is not None:
         facts.add_row(f"to {summary['target']:g}", _to_target(summary))
     facts.add_row(
@@ -241,10 +242,6 @@ def _value(final: float | None, best: float | None) -> str:
     if final is None:
         return "none measured"
     return f"{final:.4f}" if best is None or best == final else f"{final:.4f} (best {best:.4f})"
-
-
-def _too(metric: Mapping[str, Any]) -> str:
-    return ", which were chosen by too" if metric["chosen_on"] == "test" else ""
 
 
 def _to_target(summary: Mapping[str, Any]) -> str:
