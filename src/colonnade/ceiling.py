@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from colonnade.compress import Encoding, Key, plain
+from colonnade.naming import own_method
 from colonnade.participation import Participant
 from colonnade.party.build import DTYPES
 from colonnade.party.template import Template
 from colonnade.party.torch_passive import EVALUATION_ROWS
 from colonnade.policies.view import Exchange, Role
-from colonnade.prepare import own_method
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import (
     UPDATES_MAX,

@@ -109,9 +109,17 @@ class Contract:
         known: Known | None = None,
     ) -> Seat:
         """A party's place, where everything is known of everybody beforehand."""
-        terms, counts = self.terms(), (self.plan.rows, self.test_count, self.validation_count)
+        terms, rows = self.terms(), self.rows
         known = known or Known()
-        hello = Hello(name, digest(terms), *counts, self.widths[name], known.fingerprint)
+        hello = Hello(
+            party=name,
+            digest=digest(terms),
+            rows=rows["train"],
+            test_rows=rows["test"],
+            width=self.widths[name],
+            fingerprint=known.fingerprint,
+            validation_rows=rows["validation"],
+        )
         welcome = known.welcome(hello, self.widths)
         return Seat(
             hello=hello,

@@ -51,7 +51,7 @@ def simulate(
         >>> from colonnade.job import load
         >>> run = simulate(load("digits", ["train.epochs=1"]))
         >>> run.rounds, run.status
-        (23, 'end')
+        (21, 'end')
     """
     prepared = prepare(job, data, models)
     return simulate_prepared(

@@ -196,7 +196,7 @@ def data(number, message, flags=0):
         [JOIN, Segment(Kind.DATA, 1, 0, 0, LAST, 3, 0, b"bye")],
         [JOIN, data(0, Failure("not today"))],
         [JOIN, data(0, Terms({"a": "b"})), data(1, Failure("\x1b[2J"))],
-        [JOIN, data(0, Hello("p2", "another digest", 1, 1, 0, 1)), JOIN._replace(number=78)],
+        [JOIN, data(0, Hello("p2", "another digest", 1, 1, 1)), JOIN._replace(number=78)],
     ],
 )
 def test_whoever_fails_before_the_first_round_may_come_again(words):

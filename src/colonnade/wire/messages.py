@@ -87,8 +87,6 @@ class Hello(Control, frozen=True):
     """How many training rows the sender has."""
     test_rows: int
     """How many test rows the sender has."""
-    validation_rows: int
-    """How many validation rows the sender has."""
     width: int
     """How wide the sender's embedding is; 0 for a party that sends none."""
     fingerprint: str = ""
@@ -97,6 +95,8 @@ class Hello(Control, frozen=True):
     """The run in which the sender has taken part; empty for none."""
     checkpoints: dict[int, str] = {}
     """The rounds from which it can go on, each with the attempt at the run that reached it."""
+    validation_rows: int = 0
+    """How many validation rows the sender has."""
 
 
 class Welcome(Control, frozen=True):
