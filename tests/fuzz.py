@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -257,12 +258,12 @@ async def _clients(s: Scene, attack: Attack, count: int, found: Found) -> None:
         dialer.PAUSE_S = pause_s
 
 
-def main() -> None:
-    """By hand."""
-    parser = argparse.ArgumentParser()
+def main(words: Sequence[str] | None = None) -> Found:
+    """Read the command line, fuzz, and say how it went."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     found = fuzz(options.count, options.seed)
     total = sum(found.read.values())
     print(f"sent {dict(found.sent)}; read by ours {dict(found.read)}, {total} in all")
@@ -273,6 +274,7 @@ def main() -> None:
         print(f"resident, {act}: {sizes[0]:.0f} MB at first, {max(sizes):.0f} MB at most")
     print(f"{found.rounds} rounds were trained meanwhile; the job ended well")
     assert found.growth_mb < GROWTH_MB, f"{found.growth_mb:.0f} MB more in the half of an act"
+    return found
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python -m tests.torture                                     what `make torture` does
     python -m tests.torture --kills 30 --method fedsgd --seed 1
     python -m tests.torture --kills 30 --method fedsgd --wild --forked
+    python -m tests.torture --smoke                             one kill and two short scenes
 
 With a method that does not go by the clock, weights, metrics and ledgers must be those of a run
 that nobody disturbed; with one that does, the target must be reached. `--wild` also stops
@@ -20,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,6 +175,8 @@ class Torture:
     rounds: int = ROUNDS
     wild: bool = False
     limit_s: float = 600
+    hurry: float = 1.0
+    """How much shorter the scenes are than they are called."""
     calm: dict[str, Any] = field(default_factory=dict)
 
     def alliance(self, name: str, *more: str) -> Alliance:
@@ -220,48 +223,50 @@ class Torture:
             f"{self.rounds} rounds, {time.monotonic() - began:.0f} s; undisturbed {took_s:.0f} s"
         )
 
-    def scenes(self) -> Iterator[str]:
+    def scenes(self, names: Sequence[str]) -> Iterator[str]:
         """What else may happen to a job, one after another."""
         self.undisturbed()
-        for name, act in SCENES.items():
+        for name in names:
             began = time.monotonic()
             with self.alliance(name) as alliance, Relay(alliance.port) as relay:
                 alliance.connect = dict.fromkeys(PASSIVES, relay.port)
                 alliance.start()
                 alliance.wait_for_round(100)
-                act(alliance, relay)
+                SCENES[name](alliance, relay, 1 / self.hurry)
                 alliance.complete(self.limit_s)
                 self.check(alliance)
             yield f"{name}: {time.monotonic() - began:.0f} s"
 
 
-def _stopped(alliance: Alliance, name: str) -> None:
+def _stopped(alliance: Alliance, name: str, pause_s: float) -> None:
     alliance.signal(name, signal.SIGSTOP)
-    time.sleep(20)
+    time.sleep(pause_s)
     alliance.signal(name, signal.SIGCONT)
 
 
-def _resets(alliance: Alliance, relay: Relay) -> None:
+def _resets(alliance: Alliance, relay: Relay, share: float) -> None:
     for _ in range(10):
         relay.reset()
-        time.sleep(0.5)
+        time.sleep(0.5 * share)
 
 
-def _partition(alliance: Alliance, relay: Relay) -> None:
+def _partition(alliance: Alliance, relay: Relay, share: float) -> None:
     relay.cut()
-    time.sleep(10)
+    time.sleep(10 * share)
     relay.heal()
 
 
-SCENES: dict[str, Callable[[Alliance, Relay], None]] = {
-    "a passive party stopped for 20 s": lambda alliance, _: _stopped(alliance, "lab"),
-    "the active party stopped for 20 s": lambda alliance, _: _stopped(alliance, ACTIVE),
+SCENES: dict[str, Callable[[Alliance, Relay, float], None]] = {
+    "a passive party stopped for 20 s": lambda them, _, share: _stopped(them, "lab", 20 * share),
+    "the active party stopped for 20 s": lambda them, _, share: _stopped(them, ACTIVE, 20 * share),
     "all connections reset 10 times": _resets,
     "a partition of 10 s": _partition,
 }
+SHORT = ("a passive party stopped for 20 s", "all connections reset 10 times")
+"""The scenes of the smoke form."""
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Read the command line, torture, and say how it went."""
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("--method", choices=METHODS, help="by default several, and other scenes")
@@ -270,19 +275,23 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--wild", action="store_true", help="stop, reset and cut meanwhile")
     parser.add_argument("--forked", action="store_true", help="start from a loaded process")
-    chosen = parser.parse_args()
+    parser.add_argument("--smoke", action="store_true", help="one kill and two short scenes")
+    chosen = parser.parse_args(words)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Else its processes would stay.
-    start = Forked if chosen.forked else Fresh
-    for method, kills in ((chosen.method, chosen.kills),) if chosen.method else PLAN:
+    start = Forked if chosen.forked or chosen.smoke else Fresh
+    plan = ((chosen.method, chosen.kills),) if chosen.method else PLAN
+    rounds, hurry = (150, 20.0) if chosen.smoke else (chosen.rounds, 1.0)
+    for method, kills in (("fedsgd", 1),) if chosen.smoke else plan:
         folder = Path(tempfile.mkdtemp(prefix="torture-"))
         print(f"{method}: {kills} kills, seed {chosen.seed}, in {folder}", flush=True)
-        torture = Torture(folder, method, start, chosen.rounds, chosen.wild)
+        torture = Torture(folder, method, start, rounds, chosen.wild)
         print(torture.kill(kills, chosen.seed), flush=True)
         # A folder stays where something went wrong.
         shutil.rmtree(folder)
     if not chosen.method:
         folder = Path(tempfile.mkdtemp(prefix="torture-"))
-        for said in Torture(folder, start=start).scenes():
+        scenes = SHORT if chosen.smoke else tuple(SCENES)
+        for said in Torture(folder, start=start, rounds=rounds, hurry=hurry).scenes(scenes):
             print(said, flush=True)
         shutil.rmtree(folder)
     return 0

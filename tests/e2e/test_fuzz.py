@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.fuzz import fuzz
+from tests.fuzz import main
 
 
 def test_nothing_that_is_sent_harms_the_job():
-    found = fuzz(count=1500, seed=5)
+    found = main(["--count", "1500", "--seed", "5"])
     assert found.read.total() > 1500 and found.sent["socket"] > 10
     assert found.rounds > 0
     assert found.refusals["p2"] > 50 and found.refusals["the certificate of x"] > 20

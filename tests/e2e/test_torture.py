@@ -3,10 +3,12 @@ it says goodbye."""
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from tests.alliance import Forked
-from tests.torture import Killer, Torture
+from tests.torture import Killer, Torture, main
 
 
 class Chosen:
@@ -41,3 +43,14 @@ def test_a_job_outlives_its_parties(tmp_path, method):
         torture.check(alliance)
         assert killer.count() == 3, killer.kills
         assert "goes on from" in alliance.log("lab")
+
+
+def test_the_command_runs_in_its_smoke_form(capsys):
+    """As `make torture` starts it, and with two of the scenes that follow the kills."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        assert main(["--smoke"]) == 0
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    shown = capsys.readouterr().out
+    assert "1 kills" in shown and "all connections reset" in shown

@@ -1,0 +1,79 @@
+"""`make bench` and `make bench-wan` in their smoke forms: everything once and tiny, not judged.
+
+The commands are those of the Makefile. `make torture` and `make fuzz` have their short forms in
+`test_torture.py` and `test_fuzz.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from benchmarks import messages
+from benchmarks.figures import Figures
+from tests.wan.spaces import why_not
+
+ROOT = Path(__file__).parents[2]
+
+
+def recipe(target):
+    """The modules that a target starts with `python -m`, each with its options."""
+    text = (ROOT / "Makefile").read_text()
+    lines = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.M)[1].splitlines()
+    # As a file, and not as a module, it would not find what lies beside its folder.
+    assert all(line.startswith("\t$(BIN)/python -m ") for line in lines), lines
+    return [shlex.split(line)[2:] for line in lines]
+
+
+def start(monkeypatch, module, *options):
+    """As `python -m` does, in this process."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", [module, *options])
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=False)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.mark.parametrize("words", recipe("bench"), ids=lambda words: words[0])
+def test_make_bench_runs(words, monkeypatch, capsys):
+    start(monkeypatch, *words, "--smoke")
+    assert "MISSED" not in capsys.readouterr().out
+
+
+@pytest.mark.skipif(bool(why_not()), reason=why_not() or "")
+@pytest.mark.parametrize("words", recipe("bench-wan"), ids=lambda words: words[0])
+def test_make_bench_wan_runs(words, monkeypatch, capsys):
+    start(monkeypatch, *words, "--smoke")
+    shown = capsys.readouterr().out
+    assert "Line rate" in shown and "Overlap" in shown
+
+
+@pytest.mark.slow
+def test_another_commit_is_measured_beside_this_one(capsys):
+    messages.main(["--against", "HEAD", "--pairs", "1", "--rounds", "20"])
+    assert capsys.readouterr().out.count("×") == 4
+
+
+@pytest.mark.parametrize("target", ["torture", "fuzz"])
+def test_the_harnesses_are_started_as_modules(target):
+    ((module, *_),) = recipe(target)
+    assert module == f"tests.{target}"
+
+
+def test_a_missed_bound_is_marked(capsys):
+    figures = Figures("Light")
+    figures.add("epoch ÷ plain loop", 1.31, "1.31", most=1.25)
+    figures.add("messages per second", 41_000, "41,000", least=40_000)
+    figures.show(Console())
+    shown = capsys.readouterr().out
+    assert shown.count("MISSED") == 2 and shown.count("kept") == 1
+    assert "epoch ÷ plain loop: 1.31, bound ≤ 1.25" in shown
