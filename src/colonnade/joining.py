@@ -29,6 +29,7 @@ from colonnade.track.run import PartyRun, Run
 from colonnade.wire.ledger import Entry
 from colonnade.world.base import Over
 from colonnade.world.identity import Identity
+from colonnade.world.keyring import Keyring
 from colonnade.world.line import Emulation
 from colonnade.world.network import NetworkWorld
 from colonnade.world.party_run import Address, run_connected
@@ -49,7 +50,7 @@ class Place:
     """Where and how a party takes part."""
 
     address: Address
-    identity: Identity
+    identity: Keyring | Identity
     folder: PartyFolder
     report: Report
     emulation: Emulation | None = None

@@ -42,7 +42,7 @@ def listen_in(seat, where, name):
 
     seat.build = noted("build", built)
     seat.conclude = noted("conclude", seat.conclude)
-    for what in ("save", "load", "rounds", "forget_after"):
+    for what in ("begin", "marks", "save", "load"):
         setattr(seat.store, what, noted(what, getattr(seat.store, what)))
     return seat
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from colonnade.cli.keys import certificate_files
 from colonnade.cli.options import Allow, JobName, Json, MethodName, Quiet, Sets
 from colonnade.errors import FailedError, JobError, RequestError
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from colonnade.job.party_file import PartyFile
     from colonnade.job.records import Job
     from colonnade.world.identity import Identity
+    from colonnade.world.keyring import Keyring
     from colonnade.world.party_run import Address
 
 Me = Annotated[
@@ -118,10 +120,12 @@ def join(
         return
     _check_ends(own, me, listen, connect)
     from colonnade.cli import joined
+    from colonnade.job.party_file import find_party
 
     folder = out or Path("runs") / f"{own.name}-{me}"
-    address, identity = _address(listen, connect, file), _identity(own, me, file, keys)
-    host = joined.Host(address, identity, folder, emulate, threads, quiet, launched, restart)
+    address = _address(listen, connect, file)
+    keyring = _keyring(own, me, file, party or find_party(job, me), keys)
+    host = joined.Host(address, keyring, folder, emulate, threads, quiet, launched, restart)
     result = joined.run(own, me, file, host)
     if result is not None:
         joined.show(result, as_json, quiet)
@@ -191,25 +195,32 @@ def _address(listen: str | None, connect: str | None, file: PartyFile) -> Addres
     return Address(listen, connect, file.tls.server_name, file.tls.names)
 
 
-def _identity(job: Job, me: str, file: PartyFile, keys: Path | None) -> Identity:
+def _keyring(job: Job, me: str, file: PartyFile, found: Path | None, keys: Path | None) -> Keyring:
+    """The party's certificate and whom it trusts; read again when one of its files changes."""
     from colonnade.cli import screen
+    from colonnade.job.party_file import load_party
+    from colonnade.world.denial import read_denied
     from colonnade.world.identity import load_identity
+    from colonnade.world.keyring import Keyring
 
-    tls = file.tls
-    if keys is not None:
-        paths = (keys / "cert.pem", keys / "key.pem", keys / "ca.pem")
-    elif tls.certificate and tls.key and tls.authority:
-        paths = (Path(tls.certificate), Path(tls.key), Path(tls.authority))
-    else:
+    paths = certificate_files(file, keys)
+    if paths is None:
         raise RequestError(
             f"{me} has no certificate: give --keys DIR with cert.pem, key.pem and ca.pem (see "
             "colonnade keys), or a [tls] table in its party file"
         )
-    names = tls.names.get(me, ())
-    identity, warnings = load_identity(*paths, me, names, listens=me == job.active)
+    names = file.tls.names.get(me, ())
+
+    def read() -> tuple[Identity, list[str]]:
+        tls = (file if found is None else load_party(found)).tls
+        denied = read_denied(tls.deny, None if tls.deny_file is None else Path(tls.deny_file))
+        return load_identity(*paths, me, names, listens=me == job.active, denied=denied)
+
+    identity, warnings = read()
     for warning in warnings:
         screen.stderr().print(warning)
-    return identity
+    more = [found, None if file.tls.deny_file is None else Path(file.tls.deny_file)]
+    return Keyring(identity, read, [*paths, *(path for path in more if path is not None)])
 
 
 def stop(

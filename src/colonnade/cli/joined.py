@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from colonnade.party.attend import Seat
     from colonnade.party.evaluation import Evaluation
     from colonnade.track.party_folder import PartyFolder
-    from colonnade.world.identity import Identity
+    from colonnade.world.keyring import Keyring
     from colonnade.world.line import Emulation
     from colonnade.world.party_run import Address
 
@@ -131,7 +131,7 @@ class Host:
     """Where a party takes part from, as the command line says."""
 
     address: Address
-    identity: Identity
+    keyring: Keyring
     out: Path
     emulate: str | None = None
     threads: int = 1
@@ -181,7 +181,7 @@ def _speak(
     party = crew.equip(participant(_seeded(crew.job, crew.me, folder), crew.me, file.policy))
     told = Told(screen.stderr(), folder.path / "log.txt", host.quiet, host.launched)
     try:
-        place = Place(host.address, host.identity, folder, told, line, [told])
+        place = Place(host.address, host.keyring, folder, told, line, [told])
         return take_part(party, place)
     except StoppedError as stop:
         raise StoppedError(f"{stop}; the same command goes on from there") from None

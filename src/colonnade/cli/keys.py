@@ -139,6 +139,7 @@ def _table(shown: Shown) -> Table:
         "hosts": ", ".join(shown.hosts),
         "valid from": shown.valid_from,
         "valid until": f"{shown.valid_until}, {left}",
+        "serial": shown.serial,
         "fingerprint": shown.fingerprint,
     }
     table = Table.grid(padding=(0, 2))
@@ -146,6 +147,16 @@ def _table(shown: Shown) -> Table:
         table.add_row(Text(field, style="bold"), value or "–")
     table.add_row("")
     return table
+
+
+def certificate_files(file: PartyFile, keys: Path | None) -> tuple[Path, Path, Path] | None:
+    """A party's certificate, its key and its authority; None where they are not named."""
+    if keys is not None:
+        return keys / "cert.pem", keys / "key.pem", keys / "ca.pem"
+    tls = file.tls
+    if not (tls.certificate and tls.key and tls.authority):
+        return None
+    return Path(tls.certificate), Path(tls.key), Path(tls.authority)
 
 
 def certificate_report(
@@ -157,15 +168,12 @@ def certificate_report(
     from colonnade.world.certificate import show
     from colonnade.world.identity import load_identity
 
-    tls = file.tls
-    paths = [Path(name) for name in (tls.certificate, tls.key, tls.authority) if name]
-    if keys is not None:
-        paths = [keys / "cert.pem", keys / "key.pem", keys / "ca.pem"]
-    if len(paths) < 3:
+    paths = certificate_files(file, keys)
+    if paths is None:
         return None
     try:
-        names, listens = tls.names.get(me, ()), me == job.active
-        load_identity(paths[0], paths[1], paths[2], me, names, listens=listens)
+        names, listens = file.tls.names.get(me, ()), me == job.active
+        load_identity(*paths, me, names, listens=listens)
         return asdict(show(paths[0])[0]) | {"fault": None}
     except RequestError as error:
         return {"fault": str(error)}

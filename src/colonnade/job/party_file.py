@@ -19,7 +19,7 @@ from colonnade.job.reading import anchor, convert, read_toml
 from colonnade.job.records import PUBLIC, Job, Party
 from colonnade.job.train import Record, require
 
-_TLS_FILES = ("certificate", "key", "authority")
+_TLS_FILES = ("certificate", "key", "authority", "deny_file")
 _SEED_BYTES = 7
 
 
@@ -36,6 +36,11 @@ class Tls(Record, frozen=True, kw_only=True):
     """A DNS name in the active party's certificate, where that is of a company's authority."""
     names: dict[str, list[str]] = msgspec.field(default_factory=dict)
     """Which names in the certificates of a company's authority stand for which party."""
+
+    deny: list[str] = msgspec.field(default_factory=list)
+    """Fingerprints (SHA-256) or serial numbers of certificates that are not accepted any more."""
+    deny_file: str | None = None
+    """A file with more of them, one a line."""
 
     def __post_init__(self) -> None:
         require(

@@ -213,6 +213,8 @@ class Shown:
     days_left: int
     """Whole days; negative once it has expired."""
     expired: bool
+    serial: str
+    """In hexadecimal digits, as `openssl x509 -serial` prints it."""
     fingerprint: str
     """SHA-256, as `openssl x509 -fingerprint -sha256` prints it."""
 
@@ -244,6 +246,7 @@ def _describe(certificate: x509.Certificate, path: Path) -> Shown:
         valid_until=f"{until:%Y-%m-%d %H:%M} UTC",
         days_left=left.days,
         expired=left.total_seconds() < 0,
+        serial=f"{certificate.serial_number:X}",
         fingerprint=certificate.fingerprint(SHA256()).hex(":").upper(),
     )
 

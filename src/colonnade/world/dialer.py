@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from colonnade.errors import PartyError, WireError
+from colonnade.world.certificate import dns_name
+from colonnade.world.denial import is_denied_pem
 from colonnade.world.door import METHOD, OPTIONS, SERVICE
 from colonnade.world.identity import Identity
+from colonnade.world.keyring import Keyring
 from colonnade.world.network import NetworkWorld
+from colonnade.world.probe import shown_certificate
 from colonnade.world.proxy import proxy_option
 from colonnade.world.session import Kind, Segment
 from colonnade.world.tls import (
@@ -48,7 +55,11 @@ class Dialer:
     """Keeps a connection to the active party."""
 
     def __init__(
-        self, world: NetworkWorld, identity: Identity, address: str, server_name: str | None = None
+        self,
+        world: NetworkWorld,
+        keyring: Keyring | Identity,
+        address: str,
+        server_name: str | None = None,
     ) -> None:
         self._world = world
         self._address = address
@@ -56,11 +67,14 @@ class Dialer:
         (self._active,) = world.peers
         self._said = ""
         """What was said last of why there is no connection."""
-        self._credentials = channel_credentials(identity)
+        self._keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
+        self._keyring.on_change = self._look_again
+        self._name = server_name or dns_name(self._active)
+        self._proxy = proxy_option(address, os.environ)
         self._options = [
             *OPTIONS,
             *channel_options(self._active, server_name),
-            *proxy_option(address, os.environ),
+            *self._proxy,
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 2_000),
             ("grpc.use_local_subchannel_pool", 1),
@@ -81,13 +95,18 @@ class Dialer:
         if fault and fault != self._said:
             self._world.watch.report.event(f"{self._address}: {fault}")
         self._said = fault
-        if _is_final(details):
+        # A certificate that was exchanged after it was looked at is looked at again.
+        if _is_final(details) and not self._keyring.identity.denied:
             self._world.fail(PartyError(f"{self._active} at {self._address}: {fault}"))
 
     async def _connect(self) -> tuple[bool, str]:
         """One connection from its beginning to its end: whether it held, and what broke it."""
+        try:
+            identity = await self._accepting()
+        except OSError as error:
+            return False, str(error)
         channel = self._grpc.aio.secure_channel(
-            self._address, self._credentials, options=self._options
+            self._address, channel_credentials(identity), options=self._options
         )
         heard_before = self._world.watch.heard_of(self._active)
         details, call = "", None
@@ -110,6 +129,32 @@ class Dialer:
             finally:
                 await channel.close()
         return self._world.watch.heard_of(self._active) > heard_before, details
+
+    async def _accepting(self) -> Identity:
+        """Who this party is, and whom it accepts: with a deny-list, only the certificate that it
+        has looked at."""
+        identity = self._keyring.identity
+        if not identity.denied:
+            return identity
+        probe = partial(shown_certificate, self._address, identity, self._name, self._proxy)
+        try:
+            shown = await asyncio.to_thread(probe)
+        except ssl.SSLCertVerificationError as error:
+            self._give_up(explain(f"CERTIFICATE_VERIFY_FAILED {error}", self._active))
+            raise
+        if is_denied_pem(shown, identity.denied):
+            self._give_up("its certificate is on the deny-list (tls.deny): it needs a new one")
+            raise ConnectionError("its certificate is on the deny-list")
+        return replace(identity, authority=shown)
+
+    def _give_up(self, why: str) -> None:
+        self._world.fail(PartyError(f"{self._active} at {self._address}: {why}"))
+
+    def _look_again(self) -> None:
+        """The deny-list may have changed: dial anew, which judges the other end."""
+        if self._keyring.identity.denied:
+            for outlet in list(self._world.outlets.values()):
+                outlet.over.set()
 
     async def _refuse(self, stream: ClientStream, fault: WireError) -> None:
         """The active party does not speak as it should: there is no going on without it."""

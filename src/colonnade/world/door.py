@@ -12,7 +12,9 @@ from typing import Any
 
 from colonnade.errors import RequestError, WireError
 from colonnade.world.certificate import party_of
+from colonnade.world.denial import is_denied_pem
 from colonnade.world.identity import Identity
+from colonnade.world.keyring import Keyring
 from colonnade.world.network import NetworkWorld
 from colonnade.world.session import PROTOCOL, Kind, Segment
 from colonnade.world.switchboard import BEAT_S
@@ -123,7 +125,7 @@ class Door:
     def __init__(
         self,
         world: NetworkWorld,
-        identity: Identity,
+        keyring: Keyring | Identity,
         names: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._world = world
@@ -136,7 +138,11 @@ class Door:
         self._streams: Counter[str] = Counter()
         """How many are open, by party."""
         self._server = self._grpc.aio.server(options=server_options(spare_connections()))
-        self._credentials = server_credentials(identity, self._knocked)
+        self._keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
+        self._keyring.on_change = self._shut_out
+        self._shown: dict[str, bytes] = {}
+        """The certificate that each party has shown last."""
+        self._credentials = server_credentials(self._keyring, self._knocked)
         handler = self._grpc.stream_stream_rpc_method_handler(self._handle)
         self._server.add_generic_rpc_handlers(
             (self._grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),)
@@ -206,10 +212,12 @@ class Door:
             return
         self._streams[who] += 1
         try:
-            if party not in self._world.peers:
+            if certificate is None or party not in self._world.peers:
                 raise WireError(f"{who} {STRANGE}")
+            self._check_denied(certificate)
             first = await self._first_word(stream)
             await self._admit(party, first)
+            self._shown[party] = certificate
             await self._world.serve(party, stream, first)
         except WireError as fault:
             self._world.watch.refused(who, str(fault))
@@ -218,6 +226,18 @@ class Door:
         finally:
             self._streams[who] -= 1
             self._streams += Counter()  # forgets who has none
+
+    def _check_denied(self, certificate: bytes) -> None:
+        if is_denied_pem(certificate, self._keyring.identity.denied):
+            raise WireError("its certificate is on the deny-list (tls.deny): it needs a new one")
+
+    def _shut_out(self) -> None:
+        """The deny-list may have changed: end the connections of whoever is on it now."""
+        for party, outlet in list(self._world.outlets.items()):
+            try:
+                self._check_denied(self._shown[party])
+            except WireError as fault:
+                outlet.refuse(str(fault))
 
     async def _first_word(self, stream: ServerStream) -> Segment:
         try:

@@ -20,6 +20,7 @@ from colonnade.world.certificate import (
     read_file,
     read_key,
 )
+from colonnade.world.denial import Denied, is_denied
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -39,6 +40,8 @@ class Identity:
     authority: bytes = field(repr=False)
     expires_ns: int
     """When the first certificate of the chain expires, in nanoseconds since 1970."""
+    denied: Denied = frozenset()
+    """The certificates of others that are not accepted any more."""
 
 
 def load_identity(
@@ -49,16 +52,26 @@ def load_identity(
     names: Collection[str] = (),
     *,
     listens: bool,
+    denied: Denied = frozenset(),
 ) -> tuple[Identity, list[str]]:
     """Read and check what a party needs; also what it should be warned of.
 
     `names` are names in a company's own certificate that stand for the party. `listens` is true
-    for the active party, whose certificate must do for a server, and otherwise for a client.
+    for the active party, whose certificate must do for a server, and otherwise for a client. An
+    authority that is denied is not trusted: nobody whom it certified is accepted.
     """
+    from cryptography.hazmat.primitives.serialization import Encoding
+
     chain_pem = read_file(certificate, "certificate")
     authority_pem = read_file(authority, "certificate of the authority")
     own, *between = parse_certificates(chain_pem, certificate)
-    anchors = parse_certificates(authority_pem, authority)
+    listed = parse_certificates(authority_pem, authority)
+    anchors = [each for each in listed if not is_denied(each, denied)]
+    if is_denied(own, denied) or not anchors:
+        which = certificate if anchors else authority
+        raise RequestError(f"{which} is on the deny-list (tls.deny): ask for a new certificate")
+    if len(anchors) < len(listed):
+        authority_pem = b"".join(each.public_bytes(Encoding.PEM) for each in anchors)
     key_pem, private = read_key(key)
     if not belong(private, own):
         raise RequestError(
@@ -77,7 +90,7 @@ def load_identity(
     _check_purpose(own, certificate, listens)
     expires = min(each.not_valid_after_utc for each in chain)
     ns = int(expires.timestamp()) * 10**9
-    return Identity(party, chain_pem, key_pem, authority_pem, ns), warnings
+    return Identity(party, chain_pem, key_pem, authority_pem, ns, denied), warnings
 
 
 def _check_kind(private: PrivateKeyTypes, path: Path) -> None:

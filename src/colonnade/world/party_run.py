@@ -15,6 +15,7 @@ from colonnade.world.base import Over
 from colonnade.world.dialer import Dialer
 from colonnade.world.door import Door
 from colonnade.world.identity import Identity
+from colonnade.world.keyring import Keyring
 from colonnade.world.network import NetworkWorld
 from colonnade.world.session import Kind
 
@@ -79,7 +80,7 @@ class Address:
 def run_connected(
     world: NetworkWorld,
     address: Address,
-    identity: Identity,
+    keyring: Keyring | Identity,
     program: Callable[[], Coroutine[Any, Any, T]],
 ) -> T:
     """Connect, run the program to its end, and disconnect; Ctrl-C asks it to stop as planned."""
@@ -88,8 +89,13 @@ def run_connected(
         loop = asyncio.get_running_loop()
         for number, text in STOPS.items():
             loop.add_signal_handler(number, partial(_stop, world, number, text))
-        way = await _way(world, address, identity)
-        return await run_party(world, way, program())
+        own = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
+        way = await _way(world, address, own)
+        looking = asyncio.ensure_future(own.run(world.watch.note))
+        try:
+            return await run_party(world, way, program())
+        finally:
+            looking.cancel()
 
     return asyncio.run(whole())
 
@@ -105,13 +111,13 @@ def _stop(world: NetworkWorld, number: signal.Signals, text: str) -> None:
     world.stop(text)
 
 
-async def _way(world: NetworkWorld, address: Address, identity: Identity) -> Way:
+async def _way(world: NetworkWorld, address: Address, keyring: Keyring) -> Way:
     if world.leads:
         assert address.listen is not None
-        door = Door(world, identity, address.names)
+        door = Door(world, keyring, address.names)
         port = await door.open(address.listen)
         chosen = "" if address.listen.endswith(f":{port}") else f" (port {port})"
         world.watch.report.event(f"listens at {address.listen}{chosen}")
         return door
     assert address.connect is not None
-    return Dialer(world, identity, address.connect, address.server_name)
+    return Dialer(world, keyring, address.connect, address.server_name)

@@ -17,6 +17,7 @@ from typing import Any
 from colonnade.errors import RequestError
 from colonnade.world.certificate import dns_name, names_of, party_of
 from colonnade.world.identity import Identity, load_identity
+from colonnade.world.keyring import Keyring
 from colonnade.world.proxy import proxy_option
 
 __all__ = [
@@ -105,22 +106,32 @@ def _not_of_a_broken_connection(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith("ExecuteBatchError raised in core")
 
 
-def server_credentials(identity: Identity, knocked: Callable[[], None] = lambda: None) -> Any:
+def server_credentials(
+    keyring: Keyring | Identity, knocked: Callable[[], None] = lambda: None
+) -> Any:
     """Credentials with which the active party listens; a client must show a certificate.
 
     `knocked` is called as each TLS handshake begins, in a thread of gRPC's.
     """
-
-    def other_certificate() -> None:
-        knocked()
-
     grpc = secure_grpc()
-    shown = grpc.ssl_server_certificate_configuration(
-        [(identity.key, identity.certificate)], root_certificates=identity.authority
-    )
-    # gRPC asks before each handshake whether there is another certificate; None says no.
+    keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
+    shown = [keyring.identity]
+
+    def configuration(identity: Identity) -> Any:
+        return grpc.ssl_server_certificate_configuration(
+            [(identity.key, identity.certificate)], root_certificates=identity.authority
+        )
+
+    def other_certificate() -> Any:
+        """gRPC asks before each handshake whether there is another certificate; None says no."""
+        knocked()
+        if keyring.identity is shown[0]:
+            return None
+        shown[0] = keyring.identity
+        return configuration(shown[0])
+
     return grpc.dynamic_ssl_server_credentials(
-        shown, other_certificate, require_client_authentication=True
+        configuration(shown[0]), other_certificate, require_client_authentication=True
     )
 
 
