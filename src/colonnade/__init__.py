@@ -131,3 +131,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'colonnade' has no attribute '{name}'")
     return getattr(importlib.import_module(f"colonnade.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
 
+from colonnade.arguments import as_job, check_count, check_widths
 from colonnade.errors import JobError
 from colonnade.job.records import Job
 from colonnade.models.top import build_top
@@ -29,7 +32,7 @@ from colonnade.world.simulator import Simulator
 
 
 def simulate_clock(
-    job: Job,
+    job: Job | str | Path,
     rows: int,
     widths: Mapping[str, int],
     *,
@@ -47,6 +50,9 @@ def simulate_clock(
     >>> run.rounds, run.status
     (3, 'end')
     """
+    job = as_job(job)
+    check_count("rows", rows)
+    check_widths(job, widths)
     train = msgspec.structs.replace(job.train, evaluate_every="never")
     contract = Contract.of(msgspec.structs.replace(job, train=train), rows, 0, widths)
     present = {name: width for name, width in widths.items() if width}
@@ -60,7 +66,7 @@ def simulate_clock(
     return _clocked(contract, sizes, METRICS["accuracy"], Record(), rules)
 
 
-def reclock(run: Run, job: Job, *, rules: Sequence[Rule] = ()) -> Run:
+def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> Run:
     """The same training on another network, or at other speeds, without training it again.
 
     `job` may differ from the run's own in `network`, `compute` and `limits`. What was learnt and
@@ -75,6 +81,11 @@ def reclock(run: Run, job: Job, *, rules: Sequence[Rule] = ()) -> Run:
     >>> reclock(simulate(job), far).time_s == simulate(far).time_s
     True
     """
+    given: Any = run
+    if not isinstance(given, Run):
+        kind = type(given).__name__
+        raise JobError(f"the run is of type {kind}: give what cn.simulate returned, then the job")
+    job = as_job(job)
     own = msgspec.structs.replace(
         run.job, network=job.network, compute=job.compute, limits=job.limits
     )

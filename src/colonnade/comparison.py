@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from colonnade import methods as known_methods
+from colonnade.arguments import as_job, as_methods, as_seeds
 from colonnade.errors import JobError, RequestError
 from colonnade.job.files import dumps, with_sets
 from colonnade.job.records import Job
 from colonnade.job.texts import parse_method
 from colonnade.sweeps import Sweep
 from colonnade.track.chain import printable
+from colonnade.track.figure import Curve, curves, data_frame
 from colonnade.track.folder import check_folder
 from colonnade.track.table import COSTS, SPENT, comparison_table, plain, spread, toml_text
 from colonnade.trials import OnDone, Task, Trial, train_all
@@ -52,6 +54,10 @@ class Comparison:
     """Methods side by side: every run, in the order of the methods and then the seeds."""
 
     trials: list[Trial]
+
+    def __repr__(self) -> str:
+        job = self.trials[0].job.name if self.trials else "nothing"
+        return f"<Comparison on {job}: {', '.join(self.methods())}; {len(self.trials)} runs>"
 
     def methods(self) -> dict[str, list[Trial]]:
         """The runs by method."""
@@ -104,9 +110,7 @@ class Comparison:
 
     def frame(self) -> pd.DataFrame:
         """Every evaluation of every run, with its method and seed, as a pandas data frame."""
-        from colonnade.track.run import _pandas
-
-        return _pandas().DataFrame(
+        return data_frame(
             [
                 {"method": trial.label, "seed": trial.job.seed, **row}
                 for trial in self.trials
@@ -115,23 +119,13 @@ class Comparison:
         )
 
     def plot(self, against: str = "time_s") -> go.Figure:
-        """The metric against `time_s`, `round` or `bytes`, a line for each run, with plotly."""
-        try:
-            import plotly.graph_objects as go
-        except ModuleNotFoundError:
-            raise RequestError("plots need plotly: pip install 'colonnade[frames]'") from None
-        figure = go.Figure()
+        """The metric against `time_s`, `round`, `epoch` or `bytes`, a line for each run."""
+        lines = []
         for trial in self.trials:
             metric = trial.summary["metric"]["name"] if trial.summary else "metric"
-            rows = [row | {"bytes": row["bytes_up"] + row["bytes_down"]} for row in trial.history]
-            figure.add_scatter(
-                x=[row[against] for row in rows],
-                y=[row.get(metric) for row in rows],
-                name=f"{trial.label}, seed {trial.job.seed}",
-                legendgroup=trial.label,
-            )
-            figure.update_layout(xaxis_title=against, yaxis_title=metric)
-        return figure
+            name = f"{trial.label}, seed {trial.job.seed}"
+            lines.append(Curve(name, trial.label, metric, trial.history))
+        return curves(lines, against)
 
     def save(self, folder: str | Path) -> Path:
         """Write `comparison.json`, `table.txt`, and each run's job, history and summary."""
@@ -154,23 +148,23 @@ class Comparison:
 
 
 def compare(
-    job: Job,
+    job: Job | str | Path,
     methods: Sequence[str | Mapping[str, Any]],
     seeds: Sequence[int] = (0, 1, 2),
     *,
     workers: int | None = None,
-    tuned: Sweep | None = None,
+    tuned: Sweep | str | Path | None = None,
     out: str | Path | None = None,
     on_done: OnDone | None = None,
 ) -> Comparison:
     """Train a job with several methods and seeds, and put them side by side.
 
     Args:
-        job: the job; its own method plays no part.
+        job: the job, or a job file, or a built-in name; its own method plays no part.
         methods: `"fedsgd"`, `"fedbcd:updates=5"`, or tables `{"name": "fedbcd", "updates": 5}`.
         seeds: every method is trained with each of them.
         workers: processes side by side; by default one for each core.
-        tuned: a sweep, from which every method takes the best settings.
+        tuned: a sweep, or its folder, from which every method takes the best settings.
         out: a folder in which every run is saved whole, as soon as it is done.
         on_done: told of every run that ends.
 
@@ -181,6 +175,8 @@ def compare(
         >>> [row["method"] for row in result.rows()]
         ['fedsgd', 'fedbcd:updates=2']
     """
+    job, seeds, methods = as_job(job), as_seeds(seeds), as_methods(methods)
+    tuned = Sweep.load(tuned) if isinstance(tuned, str | Path) else tuned
     tables = [parse_method(each) if isinstance(each, str) else dict(each) for each in methods]
     labels = [method_text(table) for table in tables]
     if not tables or len(set(labels)) < len(labels) or not seeds:
@@ -189,7 +185,7 @@ def compare(
     _check(jobs)
     tasks: list[Task] = []
     for label, each in zip(labels, jobs, strict=True):
-        for seed in dict.fromkeys(seeds):
+        for seed in seeds:
             folder = None if out is None else run_folder(out, label, seed)
             tasks.append((label, msgspec.structs.replace(each, seed=seed), folder))
     if out is not None:

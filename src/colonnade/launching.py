@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 
 from colonnade import methods
+from colonnade.arguments import as_job, check_count
 from colonnade.errors import FailedError, RequestError, StoppedError
 from colonnade.job.files import dumps
 from colonnade.job.party_file import PartyFile, own_job
@@ -42,7 +43,7 @@ OnSaid = Callable[[Said], None]
 
 
 def launch(
-    job: Job,
+    job: Job | str | Path,
     *,
     out: str | Path | None = None,
     files: Mapping[str, PartyFile] | None = None,
@@ -58,7 +59,7 @@ def launch(
     which all go in step learns the same, to the bit; times are those of the wall clock.
 
     Args:
-        job: the job, as a record or from `colonnade.load`.
+        job: the job, as a record or from `colonnade.load`; or a job file, or a built-in name.
         out: the run folder, with every party's own below `parties`. A run there that was
             interrupted goes on; one that is complete is read.
         files: the files of those parties that have one.
@@ -76,6 +77,8 @@ def launch(
         colonnade.errors.RequestError: there is no certificate of clinic in nowhere: make one \
 with colonnade keys issue nowhere --party clinic
     """
+    job = as_job(job)
+    check_count("threads", threads)
     for name in job.parties:
         file = (files or {}).get(name)
         own = job if file is None else own_job(job, name, file)

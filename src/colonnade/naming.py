@@ -1,4 +1,4 @@
-"""What a job names is looked up before any data is read: methods, models, optimizers, metrics.
+"""What a job names is looked up before any data is read: methods, models, optimizers.
 
 Reading a large table takes long, and a slip of the pen should not have to wait for it.
 """
@@ -9,12 +9,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from colonnade import methods, models
-from colonnade.errors import JobError, nearest
+from colonnade.errors import JobError
 from colonnade.job.records import Job
 from colonnade.models.top import find_top
 from colonnade.party.method import Method
 from colonnade.party.optim import check_tables
-from colonnade.track.metrics import METRICS
 
 
 def check_names(
@@ -39,9 +38,6 @@ def check_names(
     method = methods.build(job.method)
     for name in chosen:
         own_method(method, job, name)
-    for metric in (job.train.metric, *job.train.extra_metrics):
-        if metric not in METRICS and metric != "auto":
-            raise JobError(f"there is no metric '{metric}': {nearest(metric, METRICS)}")
     needs_top = job.active in chosen or method.exchange.shares_labels
     if job.top.kind == "module" and needs_top and "top" not in made:
         find_top(job.top)

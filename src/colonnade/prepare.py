@@ -12,8 +12,9 @@ from colonnade import methods
 from colonnade.data.assemble import assemble
 from colonnade.data.batches import BatchPlan
 from colonnade.data.splits import Split
+from colonnade.data.scale import remarks
 from colonnade.data.vertical import VerticalData
-from colonnade.errors import JobError, nearest
+from colonnade.errors import DataError, JobError, nearest
 from colonnade.job.records import Job, first_step
 from colonnade.job.terms import digest
 from colonnade.job.terms import terms as terms_of
@@ -218,6 +219,10 @@ class Prepared:
     def _known(self) -> Known:
         return self.objective.known(self.data.fingerprint)
 
+    def remarks(self) -> list[str]:
+        """What a person should know of the data before it is trained on."""
+        return remarks(self.data.features, self.data.labels)
+
     def preprocessing(self, name: str) -> str | None:
         """How a party's table became numbers, as JSON; None when it has no table."""
         preprocessor = self.data.features[name].preprocessor
@@ -232,6 +237,11 @@ def prepare(
     """Read the data, build or copy the models, and check that everything fits together."""
     modules = dict(models or {})
     method = check_names(job, ready=modules)
+    if data is None and not names_data(job):
+        raise DataError(
+            "the job names no data: give each party a table, or set data to a data set; in Python, "
+            "hand data to cn.simulate(job, cn.vertical(…))"
+        )
     data = assemble(job) if data is None else data
     _check(job, data, modules, method)
     bottoms = {
@@ -251,6 +261,13 @@ def prepare(
         top=modules.get("top"),
         objective=Objective(job.train, data.task, data.classes, labels),
         metrics=metrics,
+    )
+
+
+def names_data(job: Job) -> bool:
+    """Whether a job says where any of its rows come from."""
+    return job.data is not None or any(
+        party.table is not None or party.label is not None for party in job.parties.values()
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch import nn
 
+from colonnade.arguments import as_job, check_training
 from colonnade.data.vertical import VerticalData
 from colonnade.job.records import Job
 from colonnade.party.active import Active
@@ -27,7 +30,7 @@ Parties = dict[str, Active | Passive]
 
 
 def simulate(
-    job: Job,
+    job: Job | str | Path,
     data: VerticalData | None = None,
     models: Mapping[str, nn.Module] | None = None,
     *,
@@ -39,7 +42,7 @@ def simulate(
     """Train a job in virtual time.
 
     Args:
-        job: the job, as a record or from `colonnade.load`.
+        job: the job, as a record or from `colonnade.load`; or a job file, or a built-in name.
         data: ready-made columns and labels (`colonnade.vertical`); by default what the job names.
         models: ready-made modules by party name, and `"top"`; copied, never changed.
         observers: are told of every round and every evaluation.
@@ -53,10 +56,24 @@ def simulate(
         >>> run.rounds, run.status
         (21, 'end')
     """
-    prepared = prepare(job, data, models)
-    return simulate_prepared(
+    check_training(data, models, observers, rules, should_stop, threads)
+    prepared = prepare(as_job(job), data, models)
+    found = prepared.remarks()
+    for sentence in found:
+        warnings.warn(sentence, stacklevel=2)
+    run = simulate_prepared(
         prepared, observers=observers, should_stop=should_stop, rules=rules, threads=threads
     )
+    if run.status == "diverged":
+        warnings.warn(diverged(run, found), stacklevel=2)
+    return run
+
+
+def diverged(run: Run, found: Sequence[str] = ()) -> str:
+    """The sentence for a run that diverged, whose data gave rise to these remarks."""
+    after = "1 round" if run.rounds == 1 else f"{run.rounds} rounds"
+    cause = "standardise the data first, which is far from unit scale, or " if found else ""
+    return f"the training diverged after {after}: {cause}lower the learning rates"
 
 
 def simulate_prepared(

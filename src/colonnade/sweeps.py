@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from colonnade import methods
+from colonnade.arguments import as_grid, as_job, as_seeds
 from colonnade.errors import FailedError, JobError, RequestError
 from colonnade.job.files import to_tables, with_sets
 from colonnade.job.records import Job
@@ -78,6 +79,9 @@ class Sweep:
     reused: int = 0
     """How many runs were there already."""
 
+    def __repr__(self) -> str:
+        return f"<Sweep of {self.job}: {len(self.points)} points in {self.folder}>"
+
     def best(self, composition: Mapping[str, str] | None = None) -> Point:
         """The point with the best metric, among those of a method where there are any."""
         same = [point for point in self.points if point.composition == composition]
@@ -138,7 +142,7 @@ class Sweep:
 
 
 def sweep(
-    job: Job,
+    job: Job | str | Path,
     grid: Mapping[str, Sequence[Any]],
     seeds: Sequence[int] = (0,),
     *,
@@ -153,7 +157,7 @@ def sweep(
     rows play no part in the choice.
 
     Args:
-        job: the job that all points start from.
+        job: the job that all points start from, or a job file, or a built-in name.
         grid: values by field, `*` standing for every party.
         seeds: every point is trained with each of them.
         out: the folder of the sweep; each finished run is a file in `points/`.
@@ -170,6 +174,7 @@ def sweep(
         ...     sweep(job, grid, out=folder, workers=1).best().sets
         ['parties.*.optimizer.lr=0.2']
     """
+    job, grid, seeds = as_job(job), as_grid(grid), as_seeds(seeds)
     check_folder(Path(out), "sweep")
     folder = Path(out) / "points"
     plan = list(_plan(job, grid, seeds))

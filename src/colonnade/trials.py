@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,10 @@ class Trial:
     """One run among many: its job, and what came of it."""
 
     label: str
-    job: Job
-    summary: dict[str, Any] | None
+    job: Job = field(repr=False)
+    summary: dict[str, Any] | None = field(repr=False)
     """None when the run failed; then `error` says why."""
-    history: list[dict[str, Any]]
+    history: list[dict[str, Any]] = field(repr=False)
     error: str | None = None
 
     @property
@@ -105,14 +105,15 @@ def _texts(family: Sequence[Task]) -> Texts:
 def _train(family: Texts) -> list[Answer]:
     """The runs of a family; only text goes in and only plain values come out."""
     from colonnade.clocking import reclock
-    from colonnade.simulation import simulate
+    from colonnade.prepare import prepare
+    from colonnade.simulation import simulate_prepared
 
     answers: list[Answer] = []
     first = None
     for text, allow, folder in family:
         try:
             job = loads(text, allow=allow)
-            run = simulate(job) if first is None else reclock(first, job)
+            run = simulate_prepared(prepare(job)) if first is None else reclock(first, job)
         except RequestError as error:
             return [{"refused": str(error)}] * len(family)
         except FailedError as error:

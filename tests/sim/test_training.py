@@ -103,7 +103,8 @@ def test_patience_ends_the_run():
 
 def test_divergence_ends_the_run_readably(tmp_path):
     case = small(3, rounds=50, optimizer={"name": "sgd", "lr": 1e300})
-    diverged = run(case)
+    with pytest.warns(UserWarning, match="the training diverged after .*: lower the learning"):
+        diverged = run(case)
     assert diverged.status == "diverged"
     assert diverged.rounds < 50
     diverged.save(tmp_path)

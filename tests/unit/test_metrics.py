@@ -126,7 +126,7 @@ def test_a_metric_that_is_none_lists_the_choices():
 
 
 def test_a_word_that_a_field_does_not_take_lists_the_choices():
-    with pytest.raises(JobError, match=r"train\.loss is 'mce': did you mean 'mse'\? choose one of"):
+    with pytest.raises(JobError, match=r"train\.loss is 'mce': did you mean 'mse'\? Choose one of"):
         load("digits", ["train.loss=mce"])
     with pytest.raises(JobError, match=r"parties\.\*\.role is 'x': choose one of active, passive"):
         load("digits", ["parties.lab.role=x"])

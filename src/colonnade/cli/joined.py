@@ -172,6 +172,7 @@ def _speak(
     crew: Crew, file: PartyFile, host: Host, folder: PartyFolder, line: Emulation | None
 ) -> Joined:
     from colonnade.cli import screen
+    from colonnade.data.scale import remarks
     from colonnade.joining import Joined, Place, take_part
     from colonnade.participation import participant
 
@@ -180,6 +181,8 @@ def _speak(
         return Joined("complete", folder.path, 0)
     party = crew.equip(participant(_seeded(crew.job, crew.me, folder), crew.me, file.policy))
     told = Told(screen.stderr(), folder.path / "log.txt", host.quiet, host.launched)
+    for remark in remarks({crew.me: party.part.columns}, party.part.labels):
+        told.event(remark)
     try:
         place = Place(host.address, host.keyring, folder, told, line, [told])
         return take_part(party, place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,28 +52,31 @@ def simulate(
     check_out(out)
     if out is not None:
         check_folder(out, "simulate", dumps(record))
-    run = _follow(record, threads, quiet)
+    run, remarks = _follow(record, threads, quiet)
     try:
         if out is not None:
             run.save(out)
     finally:
         # What was found is shown even where it cannot be kept.
         _show(run, as_json)
-    _judge(run, out)
+    _judge(run, out, remarks)
 
 
-def _follow(job: Job, threads: int, quiet: bool) -> Run:
+def _follow(job: Job, threads: int, quiet: bool) -> tuple[Run, list[str]]:
     from colonnade.cli import screen
     from colonnade.prepare import prepare
     from colonnade.simulation import simulate_prepared
     from colonnade.track.progress import follow_run
 
     prepared = prepare(job)
-    rounds = prepared.contract.rounds
+    rounds, remarks = prepared.contract.rounds, prepared.remarks()
+    for remark in remarks:
+        screen.stderr().print(remark)
     with follow_run(screen.stderr(), rounds, quiet) as observer, screen.ctrl_c() as stopped:
-        return simulate_prepared(
+        run = simulate_prepared(
             prepared, observers=[observer], should_stop=stopped, threads=threads
         )
+    return run, remarks
 
 
 def _show(run: Run, as_json: bool) -> None:
@@ -88,18 +92,17 @@ def _show(run: Run, as_json: bool) -> None:
     screen.show(run_table(summary))
 
 
-def _judge(run: Run, out: Path | None) -> None:
+def _judge(run: Run, out: Path | None, remarks: Sequence[str] = ()) -> None:
     """An ending that is not as asked for is said, and is an exit code."""
     from colonnade.errors import StoppedError
+    from colonnade.simulation import diverged
 
     kept = "" if out is None else f"; the run folder {out} has what there is"
     if run.status == "interrupted":
         raise StoppedError(f"interrupted after {_rounds(run)}{kept}")
     if run.status == "diverged":
-        raise FailedError(
-            f"the training diverged after {_rounds(run)}: lower the learning rates, as with "
-            f"--set 'parties.*.optimizer.lr=0.01'{kept}"
-        )
+        setting = "--set 'parties.*.optimizer.lr=0.01'"
+        raise FailedError(f"{diverged(run, remarks)}, as with {setting}{kept}")
 
 
 def _rounds(run: Run) -> str:

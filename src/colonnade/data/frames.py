@@ -118,7 +118,7 @@ def numbers(name: str, value: Any) -> Array:
     >>> numbers("bank", pd.DataFrame({"age": [20.5], "vip": [True]})).tolist()
     [[20.5, 1.0]]
     """
-    array = np.asarray(value)
+    array = plain_array(f"the features of {name}", value)
     if array.dtype.kind != "O" or not _is_indexed(value) or value.ndim != 2:
         return array
     pandas = sys.modules["pandas"]
@@ -136,13 +136,33 @@ def numbers(name: str, value: Any) -> Array:
     return np.asarray(value.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
+def plain_array(what: str, value: Any) -> Array:
+    """Anything that is like an array as one of numpy; tensors may be on any device.
+
+    >>> plain_array("the labels", [[1, 2], [3]])
+    Traceback (most recent call last):
+    colonnade.errors.DataError: the labels have rows of different length: give every row the same \
+columns
+    """
+    if hasattr(value, "toarray"):
+        raise DataError(f"{what} are a sparse matrix: give .toarray(), if it fits into memory")
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise DataError(
+            f"{what} have rows of different length: give every row the same columns"
+        ) from None
+
+
 def label_values(values: Any) -> Array:
     """Labels as an array; Python strings, as pandas keeps them, become text.
 
     >>> label_values(np.array(["no", "yes"], dtype=object)).dtype.kind
     'U'
     """
-    array = np.asarray(values)
+    array = plain_array("the labels", values)
     if array.dtype.kind != "O" or array.ndim != 1:
         return array
     whole = array.tolist()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -107,6 +107,16 @@ class VerticalData:
         known = {name: own for name, own in self.features.items() if own.train is not None}
         return {name: len(own.part(split)) for name, own in known.items()}
 
+    def __repr__(self) -> str:
+        shapes = ", ".join(
+            f"{name} {'labels only' if own.shape is None else own.shape}"
+            for name, own in self.features.items()
+        )
+        return (
+            f"<VerticalData {self.task}: {self.train_count} training rows, "
+            f"{self.test_count} test rows; {shapes}>"
+        )
+
     @property
     def train_count(self) -> int:
         """The number of training rows."""
@@ -166,6 +176,7 @@ def vertical(
     >>> data.task, data.classes, data.features["bank"].train.shape
     ('multiclass', 3, (72, 4))
     """
+    _check_arguments(features, test_features, task, split_seed)
     check_share("test", test)
     check_share("validation", validation)
     if (test_features is None) != (test_labels is None):
@@ -203,6 +214,21 @@ def labels_of(encoded: Encoded, parts: Parts, weights: Array | None) -> Labels:
     return Labels(train, test, weights, encoded.classes, validation)
 
 
+def _check_arguments(features: Any, test_features: Any, task: Any, split_seed: Any) -> None:
+    for name, value in (("features", features), ("test_features", test_features)):
+        if value is None and name == "test_features":
+            continue
+        if not isinstance(value, Mapping) or not value:
+            raise DataError(
+                f"{name} is {type(value).__name__}{'' if value is None else ' without parties'}: "
+                "give each party's under its name, as in {'bank': x, 'telco': y}"
+            )
+    if task is not None and task not in get_args(Task):
+        raise DataError(f"task is {task!r}: choose one of {', '.join(get_args(Task))}")
+    if isinstance(split_seed, bool) or not isinstance(split_seed, int) or split_seed < 0:
+        raise DataError(f"split_seed is {split_seed!r}: give a whole number of 0 or more")
+
+
 def _matched(
     kind: str, features: Mapping[str, Any], labels: Any, weights: Any
 ) -> tuple[dict[str, Any], Any, Any]:
@@ -215,6 +241,13 @@ def _matched(
 def _joined(labels: Any, test_labels: Any) -> Array:
     """Both parts are encoded together, so that equal codes mean equal classes."""
     parts = [label_values(part) for part in (labels, test_labels) if part is not None]
+    for part in parts:
+        if part.ndim != 1:
+            raise DataError(
+                f"the labels have shape {part.shape}: give one label per row, a flat array"
+            )
+    if labels is None or not len(parts[0]):
+        raise DataError("there are no labels: give one label per row")
     return np.concatenate(parts)
 
 

@@ -84,6 +84,13 @@ def read_source(source: str | Path) -> Source:
     >>> read_source("digits").is_ours
     True
     """
+    given: Any = source
+    if not isinstance(given, str | Path):
+        cure = "change it with cn.with_sets" if isinstance(given, Job) else "name a file"
+        raise JobError(
+            f"a job is read from a file or by its built-in name, not from {type(given).__name__}: "
+            f"{cure}"
+        )
     path = Path(source)
     if path.suffix == ".toml" or path.is_file():
         return Source(_read(path), is_ours=False)
@@ -102,6 +109,11 @@ def changed(
     """The job of a source with the user's changes; code that the source names must be allowed. Of
     the models only those of `parties` are looked at, if given: the others are not for us to run."""
     tables = copy.deepcopy(dict(source.tables))
+    given: Any = method
+    if given is not None and not isinstance(given, str | Mapping):
+        raise JobError(
+            f"method is of type {type(given).__name__}: name it, as in 'fedbcd:updates=5'"
+        )
     if method is not None:
         tables["method"] = parse_method(method) if isinstance(method, str) else dict(method)
     if seed is not None:
@@ -124,9 +136,26 @@ def _read(path: Path) -> dict[str, Any]:
     return tables
 
 
+def settings(sets: Any) -> list[str]:
+    """Settings one by one: a text is one of them.
+
+    >>> settings("train.epochs=2"), settings(["train.epochs=2", "seed=1"])
+    (['train.epochs=2'], ['train.epochs=2', 'seed=1'])
+    """
+    texts = [sets] if isinstance(sets, str) else sets
+    if isinstance(texts, Mapping) or not isinstance(texts, Iterable):
+        raise JobError(f"settings are {sets!r}: write them as texts, as in 'train.epochs=2'")
+    found = []
+    for text in texts:
+        if not isinstance(text, str):
+            raise JobError(f"a setting is {text!r}: write it as a text, as in 'train.epochs=2'")
+        found.append(text)
+    return found
+
+
 def apply_sets(tables: dict[str, Any], sets: Iterable[str]) -> None:
     """Apply `a.b=c` overrides to plain tables, in place; `*` stands for every key of a table."""
-    for text in sets:
+    for text in settings(sets):
         path, equals, value = text.partition("=")
         if not equals or not path.strip():
             raise JobError(f"'{text}' is not a setting: write --set table.key=value")
@@ -144,8 +173,13 @@ def with_sets(job: Job, *sets: str) -> Job:
     >>> with_sets(load("digits"), "train.epochs=2", "parties.*.optimizer.lr=0.5").train.epochs
     2
     """
+    given: Any = job
+    if not isinstance(given, Job):
+        raise JobError(
+            f"with_sets changes a cn.Job, and this is {given!r:.60}: read it with cn.load first"
+        )
     tables = to_tables(job)
-    apply_sets(tables, sets)
+    apply_sets(tables, [text for each in sets for text in settings(each)])
     return from_tables(tables)
 
 

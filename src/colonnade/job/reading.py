@@ -10,12 +10,13 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
 from colonnade.errors import JobError, nearest
 from colonnade.job.train import Record
+from colonnade.job.typed import choice, words
 
 R = TypeVar("R", bound=Record)
 
@@ -24,6 +25,7 @@ _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<at>.*)`)?$", re.DOTALL)
 _CHOICE = re.compile(r"^Invalid enum value '(?P<value>.*)'$", re.DOTALL)
 _QUANTITIES = re.compile(r"^(network|compute|timeouts)\b")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_NAMED = ("model", "optimizer", "schedule", "method")
 _FILES = ("table", "table_test", "label", "label_test")
 
 
@@ -169,18 +171,8 @@ def _record_at(root: type[Record], at: str) -> type[Record]:
 def _choose(root: type[Record], at: str, value: str) -> str:
     """The sentence for a word that is none of those a field takes."""
     path, _, field = at.rpartition(".")
-    known = _words(get_type_hints(_record_at(root, path))[field])
-    close = nearest(value, known)
-    hint = f"{close} " if close.startswith("did") else ""
-    where = at.replace("[...]", ".*")
-    return f"{where} is '{value}': {hint}choose one of {', '.join(known)}"
-
-
-def _words(hint: Any) -> list[str]:
-    """All words that a type such as `Literal["a", "b"] | None` allows."""
-    if get_origin(hint) is Literal:
-        return [word for word in get_args(hint) if isinstance(word, str)]
-    return [word for part in get_args(hint) for word in _words(part)]
+    known = words(get_type_hints(_record_at(root, path))[field])
+    return f"{at.replace('[...]', '.*')} is '{value}': {choice(value, known)}"
 
 
 def _sentence(message: str, root: type[Record], whole: str) -> str:
@@ -199,4 +191,6 @@ def _sentence(message: str, root: type[Record], whole: str) -> str:
     where = (match["at"] or whole).replace("[...]", ".*")
     where = where.replace("link.", "").replace("costs.", "").replace("overrides.", "")
     cure = ": write a quantity with its unit, as in '50ms'" if _QUANTITIES.match(where) else ""
+    if where.endswith(_NAMED) and what == "Expected object, got str":
+        cure = ': write a table with a name, as in { name = "…" }'
     return f"{where}: {what[0].lower()}{what[1:]}{cure}"

@@ -16,7 +16,9 @@ import msgspec
 from colonnade.errors import nearest
 from colonnade.job.bounds import LAYERS_MAX, PARTIES_MAX, WIDTH_MAX, check_name, check_seed
 from colonnade.job.running import Limits, Recovery, Timeouts
+from colonnade.job.texts import parse_method
 from colonnade.job.train import Record, Train, require
+from colonnade.job.typed import settle
 from colonnade.units import duration_ns, rate_bits
 
 __all__ = [
@@ -73,6 +75,7 @@ class Link(Record, frozen=True, kw_only=True):
     """The most by which a message is late, drawn evenly from the job's seed."""
 
     def __post_init__(self) -> None:
+        settle(self)
         _check_steps(self.latency, "network.latency", duration_ns)
         duration_ns(self.jitter)
         if self.bandwidth is not None:
@@ -91,6 +94,7 @@ class Costs(Record, frozen=True, kw_only=True):
     """Encoding and decoding of tensors."""
 
     def __post_init__(self) -> None:
+        settle(self)
         for field in self.__struct_fields__:
             value = getattr(self, field)
             if value != "measured":
@@ -103,6 +107,9 @@ class Network(Record, frozen=True, kw_only=True):
     link: Link = Link()
     overrides: dict[str, Link] = msgspec.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        settle(self)
+
     def of(self, party: str) -> Link:
         """The link of a passive party."""
         return self.overrides.get(party, self.link)
@@ -113,6 +120,9 @@ class Compute(Record, frozen=True, kw_only=True):
 
     costs: Costs = Costs()
     overrides: dict[str, Costs] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        settle(self)
 
     def of(self, party: str) -> Costs:
         """The costs of a party."""
@@ -161,6 +171,9 @@ class Party(Record, frozen=True, kw_only=True):
     seed: int | None = None
     """Decides its first weights and its dropout; a simulation derives it from the job's seed."""
 
+    def __post_init__(self) -> None:
+        settle(self)
+
 
 PUBLIC = ("role", "width", "step", "compress")
 """What a job says of a party to all the others; the rest of an entry is the party's own."""
@@ -179,6 +192,7 @@ class Top(Record, frozen=True, kw_only=True):
     """Its own optimizer; without one it shares the active party's."""
 
     def __post_init__(self) -> None:
+        settle(self)
         require(
             (self.kind == "module") == (self.module is not None) or self.kind == "module",
             "top.module is set but top.kind is not 'module': set top.kind = 'module'",
@@ -213,6 +227,8 @@ class Job(Record, frozen=True, kw_only=True):
     recovery: Recovery = Recovery()
 
     def __post_init__(self) -> None:
+        self._unfold()
+        settle(self)
         check_name(self.name)
         check_seed(self.seed, "seed")
         require(
@@ -258,6 +274,17 @@ class Job(Record, frozen=True, kw_only=True):
                     f"parties.{name} is passive and cannot have a {field}: "
                     f"move it to the active party, {self.active}",
                 )
+
+    def _unfold(self) -> None:
+        """Take a method as the command line names it, and one link or one set of costs for all."""
+        given: tuple[Any, Any, Any] = self.method, self.network, self.compute
+        method, network, compute = given
+        if isinstance(method, str):
+            msgspec.structs.force_setattr(self, "method", parse_method(method))
+        if isinstance(network, Link):
+            msgspec.structs.force_setattr(self, "network", Network(link=network))
+        if isinstance(compute, Costs):
+            msgspec.structs.force_setattr(self, "compute", Compute(costs=compute))
 
     @property
     def active(self) -> str:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from colonnade.errors import JobError
 from colonnade.job.train import Record, require
+from colonnade.job.typed import settle
 from colonnade.units import duration_ns
 
 
@@ -23,6 +24,7 @@ class Limits(Record, frozen=True, kw_only=True):
     """How many bytes wait for one peer before the sender waits; one message always may."""
 
     def __post_init__(self) -> None:
+        settle(self)
         require(self.message_bytes >= 1024, "limits.message_bytes must be at least 1024")
         require(self.queue_messages >= 1, "limits.queue_messages must be at least 1")
         require(self.queue_bytes >= 1024, "limits.queue_bytes must be at least 1024")
@@ -47,6 +49,7 @@ class Timeouts(Record, frozen=True, kw_only=True):
     """For the goodbye when the job is over."""
 
     def __post_init__(self) -> None:
+        settle(self)
         for field in self.__struct_fields__:
             require(self.ns(field) > 0, f"timeouts.{field} is 0: give it some time, as in '20s'")
         require(
@@ -76,6 +79,7 @@ class Recovery(Record, frozen=True, kw_only=True):
     """The most returns to one and the same checkpoint before the job fails."""
 
     def __post_init__(self) -> None:
+        settle(self)
         require(
             self.keep >= 2,
             f"recovery.keep is {self.keep}: it must be 2 or more, because a party may crash "

@@ -9,6 +9,7 @@ import msgspec
 
 from colonnade.errors import JobError, nearest
 from colonnade.job.bounds import COUNT_MAX, check_seed
+from colonnade.job.typed import settle
 
 METRIC_TASKS: dict[str, tuple[str, ...]] = {
     "accuracy": ("binary", "multiclass"),
@@ -39,13 +40,13 @@ def require(condition: bool, sentence: str) -> None:
 def _no_metric(name: str) -> str:
     """The sentence for a metric that is none; what a job's task is shows only with its data."""
     close = nearest(name, METRIC_TASKS)
-    hint = f"{close} " if close.startswith("did") else ""
+    hint = f"{close} For" if close.startswith("did") else "for"
     fitting = {
         task: ", ".join(metric for metric, tasks in METRIC_TASKS.items() if task in tasks)
         for task in ("binary", "multiclass", "regression")
     }
     return (
-        f"train.metric: there is no metric '{name}': {hint}For two classes choose one of "
+        f"train.metric: there is no metric '{name}': {hint} two classes choose one of "
         f"{fitting['binary']}; for more also top5; for quantities {fitting['regression']}"
     )
 
@@ -101,6 +102,7 @@ class Train(Record, frozen=True, kw_only=True):
     """Rounds between the checkpoints of a run over the network. All parties must agree on it."""
 
     def __post_init__(self) -> None:
+        settle(self)
         require(
             self.epochs is None or self.rounds is None,
             "train has both epochs and rounds: keep the one that should end the run",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from colonnade.errors import RequestError
 from colonnade.party.method import Method
@@ -11,6 +11,7 @@ from colonnade.policies.order import parallel, sequential
 from colonnade.policies.rate import RatePolicy, constant, inverse_sqrt
 from colonnade.policies.step import proximal
 
+Order = Literal["parallel", "sequential"]
 DECAYS: dict[str, RatePolicy] = {
     "none": constant(),
     "sqrt": inverse_sqrt(),
@@ -20,7 +21,7 @@ DECAYS: dict[str, RatePolicy] = {
 
 def fedbcd(
     updates: int = 5,
-    order: Literal["parallel", "sequential"] = "parallel",
+    order: Order = "parallel",
     reply: Literal["after", "last"] = "after",
     mu: float = 0.0,
     decay: Literal["none", "sqrt", "sqrt-parties"] = "none",
@@ -53,6 +54,10 @@ def fedbcd(
         >>> fedbcd(updates=1) == fedsgd()
         True
     """
+    if order not in get_args(Order):
+        raise RequestError(f"order is {order!r}: choose {' or '.join(get_args(Order))}")
+    if decay not in DECAYS:
+        raise RequestError(f"decay is {decay!r}: choose {', '.join(DECAYS)}")
     if order == "parallel" and reply != "after":
         raise RequestError("reply='last' needs order='sequential': a parallel reply leaves first")
     return Method(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from colonnade.compress import Compress, plain
 from colonnade.compress import describe as text
+from colonnade.errors import JobError
 from colonnade.policies.exchange import ExchangePolicy, gradients
 from colonnade.policies.local import LocalPolicy, once
 from colonnade.policies.order import OrderPolicy, parallel
@@ -36,6 +37,16 @@ class Method:
     rate: RatePolicy = field(default_factory=constant)
     step: StepPolicy = field(default_factory=plain_step)
     order: OrderPolicy = field(default_factory=parallel)
+
+    def __post_init__(self) -> None:
+        for axis in fields(self):
+            value = getattr(self, axis.name)
+            if not is_dataclass(value) or isinstance(value, type):
+                raise JobError(
+                    f"the axis {axis.name} of a method is {value!r}: give a policy, such as "
+                    f"{getattr(Method(), axis.name)!r}; a text is for a job, as in "
+                    f'{{"name": "fedsgd", "{axis.name}": …}}'
+                )
 
     @property
     def rehearses(self) -> bool:

@@ -239,8 +239,8 @@ def repeat(updates: int) -> Repeat:
     >>> repeat(1) == once()
     True
     """
-    if updates < 1:
-        raise RequestError(f"updates is {updates}: every exchange has at least 1, the fresh one")
+    if type(updates) is not int or updates < 1:
+        raise RequestError(f"updates is {updates!r}: every exchange has at least 1, the fresh one")
     return Repeat(updates)
 
 

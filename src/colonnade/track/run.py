@@ -18,10 +18,12 @@ from colonnade.job.records import Job
 from colonnade.party.learner import Weights
 from colonnade.party.null import Sizes
 from colonnade.policies.view import Action, Effort
+from colonnade.track.figure import Curve, curves, data_frame
 from colonnade.track.folder import check_folder
 from colonnade.track.history import Row
 from colonnade.track.metrics import Metric
 from colonnade.track.private import private_file, write_whole
+from colonnade.units import show_bytes, show_seconds
 from colonnade.wire.ledger import Entry
 
 if TYPE_CHECKING:
@@ -96,6 +98,15 @@ class Run:
     knows all of it."""
     parties: dict[str, PartyRun] = field(repr=False)
 
+    def __repr__(self) -> str:
+        final = self.history[-1].get(self.metric.name) if self.history else None
+        measured = "" if final is None else f", {self.metric.name} {final:.4f}"
+        return (
+            f"<Run of {self.job.name}, {self.job.method.get('name', 'fedsgd')}, seed "
+            f"{self.job.seed}: {self.status} after {self.rounds} rounds{measured}, "
+            f"{show_seconds(self.time_s)}, {show_bytes(self.bytes('training')['total'])}>"
+        )
+
     @property
     def weights(self) -> dict[str, Weights]:
         """Every party's last weights, by parameter name."""
@@ -116,10 +127,12 @@ class Run:
         """Of two classes, the one that counts as positive."""
         return self.classes[1] if len(self.classes) == 2 else None
 
-    def bytes(self, purpose: str) -> dict[str, int]:
+    def bytes(self, purpose: str = "training") -> dict[str, int]:
         """Bytes up and down, counted at the active party, of `training` or `evaluation`.
 
         Starting and ending a job counts as training."""
+        if purpose not in ("training", "evaluation"):
+            raise RequestError(f"there are no bytes of {purpose!r}: choose training or evaluation")
         wanted = ("evaluation",) if purpose == "evaluation" else ("training", "control")
         counts = {"up": 0, "down": 0}
         for entry in self.parties[self.job.active].ledger:
@@ -191,11 +204,13 @@ class Run:
 
     def frame(self) -> pd.DataFrame:
         """The history as a pandas data frame."""
-        return _pandas().DataFrame(self.history)
+        return data_frame(self.history)
 
     def plot(self, against: str = "time_s") -> go.Figure:
-        """The metric against `time_s`, `round` or `bytes`, as a plotly figure."""
-        return plot({self.job.method.get("name", "run"): [self]}, against)
+        """The metric against `time_s`, `round`, `epoch` or `bytes`, as a plotly figure."""
+        name = self.job.method.get("name", "run")
+        line = Curve(f"{name}, seed {self.job.seed}", name, self.metric.name, self.history)
+        return curves([line], against)
 
     def save(self, folder: str | Path) -> Path:
         """Write the run folder: job, history, timeline, ledger, summary, and each party's weights.
@@ -205,9 +220,13 @@ class Run:
         """
         out = Path(folder)
         check_folder(out, "simulate", dumps(self.job))
-        for name, party in self.parties.items():
-            save_party(out / "parties" / name, party)
-        self.save_figures(out)
+        try:
+            for name, party in self.parties.items():
+                save_party(out / "parties" / name, party)
+            self.save_figures(out)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise RequestError(f"the run cannot be saved in {out}: {why}") from None
         return out
 
     def save_figures(self, out: Path) -> None:
@@ -270,30 +289,3 @@ def save_party(folder: Path, party: PartyRun) -> None:
         write_whole(folder / "preprocessing.json", party.preprocessing)
     if party.classes:
         write_whole(folder / "classes.json", json.dumps(party.classes, ensure_ascii=False) + "\n")
-
-
-def plot(runs: Mapping[str, list[Run]], against: str) -> go.Figure:
-    """Curves of runs by name, one line a run, as a plotly figure."""
-    try:
-        import plotly.graph_objects as go
-    except ModuleNotFoundError:
-        raise RequestError("plots need plotly: pip install 'colonnade[frames]'") from None
-    figure = go.Figure()
-    for name, members in runs.items():
-        for run in members:
-            across = [
-                row["bytes_up"] + row["bytes_down"] if against == "bytes" else row[against]
-                for row in run.history
-            ]
-            upward = [row.get(run.metric.name) for row in run.history]
-            figure.add_scatter(x=across, y=upward, name=f"{name}, seed {run.job.seed}")
-            figure.update_layout(xaxis_title=against, yaxis_title=run.metric.name)
-    return figure
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ModuleNotFoundError:
-        raise RequestError("data frames need pandas: pip install 'colonnade[frames]'") from None
-    return pandas

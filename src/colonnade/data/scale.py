@@ -1,0 +1,62 @@
+"""Whether numbers that come as they are lie where a training can do something with them.
+
+Columns of tables are standardised; arrays, frames and regression targets are not, because nobody
+should find other numbers in a model than those he gave. So what is far from unit scale is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from colonnade.data.vertical import Columns, Labels
+
+_LARGE = 10.0
+_SMALL = 1e-3
+_LARGE_TARGET = 100.0
+"""Of root mean squares. A column of 0 and 1 with few ones is small without harm."""
+
+
+def remarks(features: Mapping[str, Columns], labels: Labels | None) -> list[str]:
+    """A sentence for each party whose features, or whose targets, are far from unit scale.
+
+    >>> remarks({"bank": Columns(np.full((4, 2), 5000.0), np.ones((0, 2)))}, None)
+    ['the features of bank are far from unit scale (2 of 2 columns; the root mean square of \
+column 0 is 5e+03), and the training may diverge: standardise them first, as with \
+(x - x.mean(0)) / x.std(0)']
+    """
+    found = [_features(name, columns) for name, columns in features.items()]
+    return [sentence for sentence in (*found, _targets(labels)) if sentence]
+
+
+def _features(name: str, columns: Columns) -> str:
+    array = columns.train
+    if array is None or columns.preprocessor is not None or not len(array):
+        return ""
+    # The channels of an image share one scale, so an image is one column here.
+    axes = 0 if array.ndim == 2 else None
+    size = np.atleast_1d(np.sqrt(np.mean(np.square(array, dtype=np.float64), axis=axes)))
+    off = np.flatnonzero((size > _LARGE) | ((size < _SMALL) & (size > 0)))
+    if not len(off):
+        return ""
+    worst = off[np.argmax(np.abs(np.log(size[off])))]
+    end = "may diverge" if (size[off] > _LARGE).any() else "may learn nothing from them"
+    where = f"{len(off)} of {len(size)} columns; the root mean square of column {worst} is "
+    return (
+        f"the features of {name} are far from unit scale "
+        f"({where if array.ndim == 2 else 'their root mean square is '}{size[worst]:.3g}), and the "
+        f"training {end}: standardise them first, as with (x - x.mean(0)) / x.std(0)"
+    )
+
+
+def _targets(labels: Labels | None) -> str:
+    if labels is None or labels.names or not len(labels.train):
+        return ""
+    size = float(np.sqrt(np.mean(np.square(labels.train, dtype=np.float64))))
+    if size <= _LARGE_TARGET:
+        return ""
+    return (
+        f"the targets are far from unit scale (their root mean square is {size:.3g}), and the "
+        "training may diverge: standardise them first, and scale predictions back"
+    )
