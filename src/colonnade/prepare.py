@@ -11,8 +11,8 @@ from torch import nn
 from colonnade import methods
 from colonnade.data.assemble import assemble
 from colonnade.data.batches import BatchPlan
-from colonnade.data.splits import Split
 from colonnade.data.scale import remarks
+from colonnade.data.splits import Split
 from colonnade.data.vertical import VerticalData
 from colonnade.errors import DataError, JobError, nearest
 from colonnade.job.records import Job, first_step

@@ -40,7 +40,7 @@ def test_a_run_and_the_like_are_shown_in_a_line(run):
     assert repr(run).startswith("<Run of digits, fedsgd, seed 0: end after 1 rounds, accuracy 0.")
     assert len(repr(run)) < 120
     assert repr(DATA) == (
-        "<VerticalData binary: 48 training rows, 12 test rows; bank (3,), telco (2,)>"
+        "<VerticalData binary: 43 training, 5 validation and 12 test rows; bank (3,), telco (2,)>"
     )
     compared = cn.compare(DIGITS, ["fedsgd"], [0], workers=1)
     assert repr(compared) == "<Comparison on digits: fedsgd; 1 runs>"

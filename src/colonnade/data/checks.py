@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.data.labels import Task
 from colonnade.errors import DataError
 
 Array = npt.NDArray[Any]
@@ -66,3 +68,19 @@ def check_weights(weights: Array, count: int) -> npt.NDArray[np.float64]:
             "sample weights must be 0 or more, finite, and not all 0: correct that column"
         )
     return weights
+
+
+def check_arguments(features: Any, test_features: Any, task: Any, split_seed: Any) -> None:
+    """Refuse arguments of `vertical` that are of the wrong kind."""
+    for name, value in (("features", features), ("test_features", test_features)):
+        if value is None and name == "test_features":
+            continue
+        if not isinstance(value, Mapping) or not value:
+            raise DataError(
+                f"{name} is {type(value).__name__}{'' if value is None else ' without parties'}: "
+                "give each party's under its name, as in {'bank': x, 'telco': y}"
+            )
+    if task is not None and task not in get_args(Task):
+        raise DataError(f"task is {task!r}: choose one of {', '.join(get_args(Task))}")
+    if isinstance(split_seed, bool) or not isinstance(split_seed, int) or split_seed < 0:
+        raise DataError(f"split_seed is {split_seed!r}: give a whole number of 0 or more")

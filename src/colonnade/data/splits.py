@@ -106,5 +106,6 @@ def check_share(name: str, share: float) -> None:
 
     >>> check_share("test", 0.2)
     """
-    if not 0 <= share < 1:
-        raise DataError(f"{name} is {share}: give a share of the rows, from 0 to below 1")
+    given: Any = share
+    if not isinstance(given, int | float) or not 0 <= share < 1:
+        raise DataError(f"{name} is {share!r}: give a share of the rows, from 0 to below 1")

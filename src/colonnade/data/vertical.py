@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data.checks import check_features, check_weights, unequal
+from colonnade.data.checks import check_arguments, check_features, check_weights, unequal
 from colonnade.data.frames import in_one_order, label_values, numbers, same_columns
 from colonnade.data.labels import Encoded, Task, encode
 from colonnade.data.splits import Parts, Split, check_share, split_rows
@@ -113,8 +113,8 @@ class VerticalData:
             for name, own in self.features.items()
         )
         return (
-            f"<VerticalData {self.task}: {self.train_count} training rows, "
-            f"{self.test_count} test rows; {shapes}>"
+            f"<VerticalData {self.task}: {self.train_count} training, {self.validation_count} "
+            f"validation and {self.test_count} test rows; {shapes}>"
         )
 
     @property
@@ -176,7 +176,7 @@ def vertical(
     >>> data.task, data.classes, data.features["bank"].train.shape
     ('multiclass', 3, (72, 4))
     """
-    _check_arguments(features, test_features, task, split_seed)
+    check_arguments(features, test_features, task, split_seed)
     check_share("test", test)
     check_share("validation", validation)
     if (test_features is None) != (test_labels is None):
@@ -212,21 +212,6 @@ def labels_of(encoded: Encoded, parts: Parts, weights: Array | None) -> Labels:
     """
     train, validation, test = (encoded.values[rows] for rows in parts)
     return Labels(train, test, weights, encoded.classes, validation)
-
-
-def _check_arguments(features: Any, test_features: Any, task: Any, split_seed: Any) -> None:
-    for name, value in (("features", features), ("test_features", test_features)):
-        if value is None and name == "test_features":
-            continue
-        if not isinstance(value, Mapping) or not value:
-            raise DataError(
-                f"{name} is {type(value).__name__}{'' if value is None else ' without parties'}: "
-                "give each party's under its name, as in {'bank': x, 'telco': y}"
-            )
-    if task is not None and task not in get_args(Task):
-        raise DataError(f"task is {task!r}: choose one of {', '.join(get_args(Task))}")
-    if isinstance(split_seed, bool) or not isinstance(split_seed, int) or split_seed < 0:
-        raise DataError(f"split_seed is {split_seed!r}: give a whole number of 0 or more")
 
 
 def _matched(
