@@ -131,3 +131,22 @@ class LongList(Generic[T]):
         for column, values in zip(made._columns, columns["columns"], strict=True):
             column.frombytes(values.astype(column.typecode).tobytes())
         return made
+
+
+class NoList(LongList[T]):
+    """A list of which nobody asks afterwards what it held: it forgets its records as it would
+    pack them.
+
+    >>> seen = NoList("q", [(1,)])
+    >>> len(seen)
+    0
+    """
+
+    __slots__ = ()
+
+    def pack(self) -> None:
+        """Forget them."""
+        self._recent.clear()
+
+    def __len__(self) -> int:
+        return 0

@@ -100,6 +100,7 @@ class Contract:
             store=store,
             start=start,
             stops_together=self.job.recovery.on_stop == "stop",
+            logs=self.clocked,
         )
 
     def seat(

@@ -25,7 +25,7 @@ from colonnade.party.state import (
     restore_view,
     view_state,
 )
-from colonnade.policies.view import ACTION, EFFORT, Exchange, Role, View, Window
+from colonnade.policies.view import EFFORT, Exchange, Role, View, Window
 from colonnade.wire.messages import Buffer, Packed
 
 NUMBERS = [np.dtype(code).name for code in "?BHILbhilefd"]
@@ -230,7 +230,6 @@ def test_a_damaged_structure_is_read_or_refused(tree, data):
             continue
 
 
-ACTIONS = st.tuples(COUNTS, st.sampled_from(["send", "fresh", "local", "reply"]), COUNTS)
 ROUNDS = st.dictionaries(st.text(max_size=3), st.integers(-1, 2**40), max_size=3)
 
 
@@ -243,7 +242,6 @@ def views(draw) -> View:
     view.sent = view.round
     view.sent_since_fresh = draw(st.booleans())
     view.window = draw(st.builds(Window, COUNTS, COUNTS))
-    view.actions = LongList(ACTION, draw(st.lists(ACTIONS, max_size=5)))
     efforts = st.tuples(COUNTS, st.floats())
     view.efforts = LongList(EFFORT, draw(st.lists(efforts, max_size=5)))
     for field in ("reported", "arrived", "answered", "signals"):
@@ -270,9 +268,9 @@ def test_a_view_comes_back_as_it_was(view):
 def test_every_field_of_a_view_is_saved_or_given():
     given_or_derived = {"role", "rounds", "per_epoch", "parties", "per_round"}
     empty_at_rest = {"replies", "waiting"}
-    in_columns = {"actions", "efforts", "kept"}
+    in_columns, nobody_reads_again = {"efforts", "kept"}, {"actions"}
     assert {field.name for field in fields(View)} == (
-        set(_SAVED) | given_or_derived | empty_at_rest | in_columns
+        set(_SAVED) | given_or_derived | empty_at_rest | in_columns | nobody_reads_again
     )
 
 
@@ -290,7 +288,7 @@ def test_a_saved_view_stays_as_it_was():
     again = View(Role.PASSIVE, rounds=10, per_epoch=5, parties=3)
     restore_view(again, state)
     assert again.kept[0].updates == 1
-    assert (again.local, again.efforts, again.actions) == (0, [(1, 0.1)], [(5, "fresh", 0)])
+    assert (again.local, again.efforts, again.actions) == (0, [(1, 0.1)], [])
     assert (again.window.size, again.signals) == (1, {"telco": 0})
 
 

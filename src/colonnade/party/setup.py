@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from colonnade.data.batches import BatchPlan
+from colonnade.longlist import NoList
 from colonnade.party.learner import Learner, Weights
 from colonnade.party.method import Method
 from colonnade.party.schedule import Schedule
-from colonnade.policies.view import Role, View
+from colonnade.policies.view import ACTION, Role, View
 from colonnade.track.checkpoints import Store
 
 
@@ -33,6 +34,8 @@ class Setup:
     """The checkpoint from which the party goes on; 0 is the beginning."""
     stops_together: bool = False
     """Whether all parties stop when one does as planned."""
+    logs: bool = True
+    """Whether somebody asks afterwards what the party did and when."""
 
     def view(self, role: Role) -> View:
         """A party's state before its first round.
@@ -43,7 +46,10 @@ class Setup:
         rounds, per_round = (
             (self.rounds, share) if role is Role.ACTIVE else (self.rounds * share, 1)
         )
-        return View(role, rounds, self.plan.per_epoch, self.parties, per_round, agreed=self.agreed)
+        view = View(role, rounds, self.plan.per_epoch, self.parties, per_round, agreed=self.agreed)
+        if not self.logs:
+            view.actions = NoList(ACTION)
+        return view
 
 
 REASONS = ("end", "target", "patience", "diverged")

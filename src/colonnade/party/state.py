@@ -19,7 +19,7 @@ import torch
 
 from colonnade.longlist import LongList
 from colonnade.party.contents import Forward, Share, Shared
-from colonnade.policies.view import ACTION, EFFORT, Exchange, Role, View, Window
+from colonnade.policies.view import EFFORT, Exchange, Role, View, Window
 from colonnade.wire.messages import Buffer, Packed
 
 Tree = Any
@@ -212,14 +212,14 @@ _SAVED = (
 
 
 def view_state(view: View) -> Tree:
-    """What a party at rest knows of its training; nothing may be in flight."""
+    """What a party at rest knows of its training; nothing may be in flight. What it did on the way
+    is not part of it: only a simulation tells of that, and it is never interrupted."""
     assert not view.replies and (view.role is Role.ACTIVE or not view.in_flight), "not at rest"
     for exchange in view.kept:
         forward = exchange.forward
         assert not isinstance(forward, Forward) or forward.stashed is None, "not at rest"
     state = {field: getattr(view, field) for field in _SAVED}
     return moved(state, "cpu") | {
-        "actions": view.actions.columns(),
         "efforts": view.efforts.columns(),
         "kept": moved(list(view.kept), "cpu"),
     }
@@ -230,5 +230,4 @@ def restore_view(view: View, state: Tree, device: str = "cpu") -> None:
     for field, value in moved({field: state[field] for field in _SAVED}, "cpu").items():
         setattr(view, field, value)
     view.efforts = LongList.of_columns(EFFORT, state["efforts"])
-    view.actions = LongList.of_columns(ACTION, state["actions"])
     view.kept = deque(moved(state["kept"], device))
