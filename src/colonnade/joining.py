@@ -10,18 +10,19 @@ from typing import Any
 
 import msgspec
 
-from colonnade.errors import FailedError
+from colonnade.errors import AbsentError, FailedError
 from colonnade.job.files import dumps
 from colonnade.job.party_file import public_job
+from colonnade.job.running import Timeouts
 from colonnade.participation import Participant
 from colonnade.party.attend import Seat, attend
 from colonnade.party.evaluation import Observer
 from colonnade.party.setup import Outcome
-from colonnade.party.state import Tree
+from colonnade.releases import RELEASES, Counter
 from colonnade.simulation import Fan, with_efforts
+from colonnade.surroundings import NotedStore, PartyWorld
 from colonnade.track.chain import Chain, reconcile
 from colonnade.track.checkpoints import FileStore
-from colonnade.track.durable import CheckpointError
 from colonnade.track.history import History
 from colonnade.track.party_folder import PartyFolder
 from colonnade.track.private import write_whole
@@ -31,12 +32,11 @@ from colonnade.world.base import Over
 from colonnade.world.identity import Identity
 from colonnade.world.keyring import Keyring
 from colonnade.world.line import Emulation
-from colonnade.world.network import NetworkWorld
 from colonnade.world.party_run import Address, run_connected
-from colonnade.world.timeline import Timeline
 from colonnade.world.watch import Report, Watch, new_generation, new_incarnation, wall_ns
 
 DONE_STATUS = "done"
+KEPT_BEFORE = "the result of this party was kept before"
 ENDS = {"end": "all rounds are done", "target": "the target is reached"}
 """How a job may end well, in words."""
 DISK_FAULTS = (
@@ -63,7 +63,7 @@ class Joined:
 
     status: str
     """Why the job ended: `end`, `target`, `patience`, `diverged`; or `done`, where the party was
-    away at the end and its result had been kept before."""
+    away at the end, or came back after it, and its result had been kept before."""
     folder: Path
     rounds: int
     differences: dict[str, list[str]] = field(default_factory=dict)
@@ -72,66 +72,6 @@ class Joined:
     """At the active party: the training in figures, as far as one party knows them."""
     detail: str = ""
     """What more there is to say of how it ended."""
-
-
-class NotedStore:
-    """Checkpoints in files, each noted in the ledger; a fault of the disk is said, and the party
-    goes on without, unless the job says otherwise."""
-
-    def __init__(self, store: FileStore, watch: Watch, chain: Chain, forgives: bool) -> None:
-        self._store = store
-        self._watch = watch
-        self._chain = chain
-        self._forgives = forgives
-        for fault in store.faults:
-            watch.note(fault)
-
-    def save(self, round: int, tree: Tree) -> None:
-        """Save, and let the ledger know."""
-        try:
-            self._store.save(round, tree)
-        except CheckpointError as error:
-            if not self._forgives:
-                raise
-            self._watch.note(f"{error}; the training goes on without (recovery.on_disk_fault)")
-            return
-        self._watch.note(f"saved the checkpoint of round {round}", kept=round)
-        self._chain.sync()
-
-    def load(self, round: int) -> Tree:
-        """As it was saved."""
-        return self._store.load(round)
-
-    @property
-    def run(self) -> str:
-        """To which they belong."""
-        return self._store.run
-
-    def marks(self) -> dict[int, str]:
-        """Those that are whole and sound."""
-        return self._store.marks()
-
-    def begin(self, run: str, attempt: str, start: int) -> None:
-        """Go on from one of them; the ledger tells which run it is."""
-        if run != self.run:
-            self._watch.note(f"takes part in the run {run}")
-        self._store.begin(run, attempt, start)
-
-
-class _World(NetworkWorld):
-    """The network, with a clock that begins when all parties are there: how long somebody was
-    awaited before says nothing of the training."""
-
-    begun_ns = 0
-
-    def start_clock(self, begun_ns: int) -> None:
-        """The training began when the watch showed this; what came before it is not counted."""
-        self.begun_ns = begun_ns
-        self.timeline = Timeline()
-
-    def now(self) -> int:
-        """Nanoseconds since the job began."""
-        return super().now() - self.begun_ns
 
 
 def take_part(me: Participant, place: Place) -> Joined:
@@ -147,7 +87,7 @@ class _Part:
         digest = me.hello.digest
         self.chain = Chain.open(folder.chain, me.me, digest, wall_ns())
         elapsed_ns = max(0, wall_ns() - folder.remember("started_ns", wall_ns()))
-        self.watch = Watch(job.timeouts, place.report, self.chain, elapsed_ns)
+        self.watch = Watch(self._timeouts(), place.report, self.chain, elapsed_ns)
         kept = FileStore(folder.checkpoints, me.me, digest, job.recovery.keep)
         forgives = job.recovery.on_disk_fault == "go_on"
         self.store = NotedStore(kept, self.watch, self.chain, forgives)
@@ -164,7 +104,7 @@ class _Part:
         """All of it."""
         place, me = self.place, self.me
         self.watch.note(f"{me.me} starts", again=0 if self.chain.entries > 1 else None)
-        self.world = _World(
+        self.world = PartyWorld(
             me.job,
             me.me,
             self.watch,
@@ -174,6 +114,7 @@ class _Part:
             generation=new_generation(),
         )
         self.world.receipt = self._receipt
+        self.world.releases = None if me.leads else self._counter()
         self.seat = me.seat(Fan([self.history, *place.observers]), self.history, self.store)
         self.seat.conclude = self._conclude
         self.seat.goes_on = self._goes_on
@@ -185,8 +126,30 @@ class _Part:
             self.watch.note(f"ends: {ENDS.get(status, status)}{self.detail and ', '}{self.detail}")
         finally:
             self.chain.close()
-        rounds = 0 if self.seat.program is None else self.seat.program.view.round
+        program = self.seat.program
+        rounds = place.folder.rounds if program is None else program.view.round
         return Joined(status, place.folder.path, rounds, differences, self.run_, self.detail)
+
+    def _timeouts(self) -> Timeouts:
+        """A passive party that has its result waits for the active one no longer than for a
+        goodbye: only that is missing, and perhaps nobody is there to say it."""
+        timeouts = self.me.job.timeouts
+        if self.me.leads or not self.place.folder.is_done:
+            return timeouts
+        return msgspec.structs.replace(timeouts, join=timeouts.finish)
+
+    def _counter(self) -> Counter:
+        """The releases, with those of earlier processes; the ledger has them."""
+        kinds = {kind.__name__ for kind in RELEASES}
+        before = sum(
+            messages
+            for (_, way, kind), (messages, _) in self.chain.before.items()
+            if way == "sent" and kind in kinds
+        )
+        counter = Counter(self.me.allowance(), before)
+        if not self.place.folder.is_done:
+            counter.check()
+        return counter
 
     async def _attend(self) -> str:
         try:
@@ -203,8 +166,14 @@ class _Part:
         except Over as news:
             if not self.place.folder.is_done:
                 raise
-            self.watch.note(f"{news}; the result of this party was kept before")
+            self.watch.note(f"{news}; {KEPT_BEFORE}")
             self.place.folder.complete()
+            return DONE_STATUS
+        except AbsentError as absent:
+            # Once the parties have begun again, they need each other to the end.
+            if not self.place.folder.is_done or self.seat.program is not None:
+                raise
+            self.watch.note(f"{absent}; {KEPT_BEFORE}, and only a goodbye is missing")
             return DONE_STATUS
 
     def _goes_on(self, start: int) -> None:

@@ -26,6 +26,7 @@ from colonnade.party.passive import Passive
 from colonnade.party.setup import Setup
 from colonnade.policies.view import Role
 from colonnade.prepare import Contract
+from colonnade.releases import Allowance, allowance
 from colonnade.track.checkpoints import Store
 from colonnade.track.metrics import Metric, choose
 from colonnade.wire.messages import Hello, Welcome
@@ -75,6 +76,11 @@ class Participant:
         part = self.part
         counts = part.train_count, part.test_count, ordered, part.validation_count
         return replace(Contract.of(self.job, *counts), clocked=False)
+
+    def allowance(self) -> Allowance:
+        """How much a passive party lets go of its embeddings."""
+        setup = self.contract(dict.fromkeys(self.job.parties, 1)).setup(self.me)
+        return allowance(setup, self.policy)
 
     def seat(
         self, observer: Observer, history: Recorded | None = None, store: Store | None = None
@@ -186,6 +192,7 @@ def participant(job: Job, me: str, policy: Policy | None = None) -> Participant:
         rows=part.train_count,
         rounds=contract.setup(me).view(role).rounds,
         width=bottom.width,
+        releases=0 if made.leads else made.allowance().needed,
         sends=sends,
         receives=receives,
     )

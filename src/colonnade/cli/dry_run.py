@@ -172,9 +172,12 @@ def _limits(party: Participant, found: Forecast, policy: Policy) -> dict[str, di
         "rounds_max": party.contract(found.widths).setup(party.me).view(role).rounds,
         "peers": [name for name in party.job.parties if name != party.me],
     }
-    if party.leads:
-        asked["shares_labels"] = "Labels" in sends
     said = {field: getattr(policy, field) for field in asked}
+    if party.leads:
+        asked["shares_labels"], said["shares_labels"] = "Labels" in sends, policy.shares_labels
+    else:
+        allowed = party.allowance()
+        asked["releases_max"], said["releases_max"] = allowed.needed, allowed.most
     return {
         field: {"says": sorted(s) if isinstance(s, frozenset) else s, "job": asked[field]}
         for field, s in said.items()
@@ -207,6 +210,7 @@ def _notes(party: Participant, found: Forecast) -> list[str]:
         "at most: what can leave of the data in one run, whatever the active party asks for": (
             not party.leads
         ),
+        party.allowance().sentence(): not party.leads,
         ON_TOP: True,
     }
     return [note for note, holds in notes.items() if holds]

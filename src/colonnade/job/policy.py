@@ -31,6 +31,9 @@ class Policy(Record, frozen=True, kw_only=True):
     """The widest embedding it gives."""
     rounds_max: int | None = None
     """The most rounds it takes part in."""
+    releases_max: int | None = None
+    """The most batches of embeddings that leave a passive party, over all attempts and restarts;
+    by default twice as many as the job needs, or more where returns to a checkpoint cost much."""
     peers: frozenset[str] | None = None
     """The parties with which it deals: every other party of the job must be one of them."""
     shares_labels: bool = False
@@ -43,7 +46,7 @@ class Policy(Record, frozen=True, kw_only=True):
                     kind in KNOWN,
                     f"policy.{field} names no kind of message '{kind}': {nearest(kind, KNOWN)}",
                 )
-        for field in ("batch_min", "width_max", "rounds_max"):
+        for field in ("batch_min", "width_max", "rounds_max", "releases_max"):
             value = getattr(self, field)
             require(value is None or value >= 1, f"policy.{field} is {value}: give 1 or more")
 
@@ -78,13 +81,15 @@ a job without it'
         rows: int,
         rounds: int,
         width: int,
+        releases: int = 0,
         sends: Iterable[str],
         receives: Iterable[str],
     ) -> str | None:
         """Why this party takes no part in a job; None if it does.
 
-        It has so many training `rows`, an embedding of this `width`, and would take part in so
-        many `rounds`; `sends` and `receives` are the kinds of messages that the method needs.
+        It has so many training `rows`, an embedding of this `width`, would take part in so many
+        `rounds`, and release as many batches of embeddings if nothing goes wrong; `sends` and
+        `receives` are the kinds of messages that the method needs.
 
         >>> from colonnade.job import load
         >>> own = {"rows": 1438, "rounds": 1840, "width": 16, "sends": [], "receives": []}
@@ -102,6 +107,7 @@ policy.rounds_max'
         return (
             self._refuse_batches(job, rows)
             or self._refuse_size(width, rounds)
+            or self._refuse_releases(releases)
             or next(filter(None, map(self.refuse, sends)), None)
             or next(filter(None, map(self.refuse_received, receives)), None)
         )
@@ -116,6 +122,14 @@ policy.rounds_max'
             return (
                 f"policy.rounds_max is {self.rounds_max} and the job has {rounds} rounds: "
                 "shorten the job, or raise policy.rounds_max"
+            )
+        return None
+
+    def _refuse_releases(self, releases: int) -> str | None:
+        if self.releases_max is not None and releases > self.releases_max:
+            return (
+                f"policy.releases_max is {self.releases_max} and the job needs {releases} batches "
+                "of embeddings: shorten the job, or raise policy.releases_max"
             )
         return None
 

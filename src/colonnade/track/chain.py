@@ -74,6 +74,8 @@ class Chain:
         self.path, self.entries, self.head = found.path, found.entries, found.head
         self._file, self._torn, self._fault = file, found.torn, ""
         self._names: dict[tuple[str, str, str], str] = {}
+        self.before = found.totals
+        """What had crossed when the chain was opened."""
 
     @classmethod
     def open(cls, path: str | Path, party: str, job: str, now_ns: int) -> Chain:

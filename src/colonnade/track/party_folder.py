@@ -79,6 +79,14 @@ class PartyFolder:
         return is_done(self.path)
 
     @property
+    def rounds(self) -> int:
+        """How many rounds the result has that is here; 0 where there is none."""
+        if not self.is_done:
+            return 0
+        facts: dict[str, Any] = json.loads((self.path / "party.json").read_text())
+        return int(facts["rounds"])
+
+    @property
     def is_complete(self) -> bool:
         """Whether the job is over for everybody."""
         return is_complete(self.path)

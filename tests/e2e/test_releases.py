@@ -1,0 +1,102 @@
+"""However often the parties are made to begin again, no more leaves than a policy allows."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from colonnade.cli.dry_run import Line, look_ahead
+from colonnade.errors import PartyError, RequestError
+from colonnade.job import load
+from colonnade.job.party_file import PartyFile
+from colonnade.job.policy import Policy
+from colonnade.participation import participant
+from colonnade.prepare import prepare
+from colonnade.releases import Counter, allowance
+from colonnade.surroundings import PartyWorld
+from colonnade.track.chain import verify
+from colonnade.world.base import Regrouped
+from tests.alliance import ACTIVE, Alliance, new_keys, until
+from tests.scene import case, scene
+
+
+def greedy(seat, at):
+    """An active party that has everybody begin again when it has the embeddings of a round."""
+    build, seat.restarts = seat.build, 10**6
+
+    def built(world, welcome):
+        program = build(world, welcome)
+        reply = program._reply
+
+        async def once_more(exchange):
+            if exchange.round == at:
+                world.roster._begin_again(world.roster.generation + 1, "once more")
+                raise Regrouped("once more")
+            await reply(exchange)
+
+        program._reply = once_more
+        return program
+
+    seat.build = built
+    return seat
+
+
+def test_an_active_party_that_begins_again_and_again_gets_no_more_than_releases_max(monkeypatch):
+    monkeypatch.setattr("tests.scene.NetworkWorld", PartyWorld)
+    setup = prepare((c := case()).job, c.data, c.modules).contract.setup("p2")
+    allowed = allowance(setup, Policy(releases_max=20))
+
+    async def whole():
+        async with scene(c) as s:
+            active = await s.start("p1", greedy(s.seat("p1"), at=4))
+            victim = await s.start("p2")
+            victim.world.releases = Counter(allowed)
+            other = await s.start("p0")
+            error = await victim.end()
+            assert isinstance(error, PartyError)
+            assert "policy.releases_max is 20, and so many batches of embeddings" in str(error)
+            assert victim.world.releases.count == 20
+            for party in (active, other):
+                error = await party.end()
+                assert "p2 failed: policy.releases_max is 20" in str(error)
+
+    asyncio.run(whole())
+
+
+def test_the_default_leaves_room_for_returns_and_the_dry_run_says_so():
+    job = load("digits", ["train.rounds=60", "train.checkpoint_every=10"])
+    report = look_ahead(job, "lab", PartyFile(), Line())
+    assert report["policy"]["releases_max"] == {"says": 120, "job": 60}
+    assert any("room for 5 returns to a checkpoint" in note for note in report["notes"])
+    without = look_ahead(load("digits", ["train.rounds=60"]), "lab", PartyFile(), Line())
+    assert without["policy"]["releases_max"] == {"says": 240, "job": 60}
+    assert any("room for 3 returns" in note for note in without["notes"])
+    assert "releases_max" not in look_ahead(job, "clinic", PartyFile(), Line())["policy"]
+
+
+def test_a_job_that_needs_more_is_refused_beforehand():
+    job = load("digits", ["train.rounds=60"])
+    with pytest.raises(RequestError, match="releases_max is 59 and the job needs 60 batches"):
+        participant(job, "lab", Policy(releases_max=59))
+
+
+def test_what_left_before_a_restart_is_counted(tmp_path):
+    keys = new_keys(tmp_path / "alliance")
+    with Alliance(tmp_path / "run", "train.rounds=60", emulate="latency=5ms", keys=keys) as run:
+        (run.folder / "party.toml").write_text("[policy]\nreleases_max = 60\n")
+        run.start()
+        chain = run.run_folder("lab") / "ledger.chain"
+        far = '"kind":"Embedding","round":25'
+        until(lambda: chain.exists() and far in chain.read_text(), 40, "round 25")
+        run.kill(ACTIVE)
+        run.start(ACTIVE)
+        assert run.codes(60) == dict.fromkeys(run.processes, 1), run.said()
+        assert "policy.releases_max is 60, and so many" in run.output("lab") + run.output("insurer")
+        for name in ("lab", "insurer"):
+            totals = verify(run.run_folder(name) / "ledger.chain").totals
+            assert totals[ACTIVE, "sent", "Embedding"][0] <= 60
+        stopped = next(n for n in ("lab", "insurer") if "colonnade: policy" in run.output(n))
+        run.start(stopped)
+        assert run.codes_of(stopped, 30) == 1
+        assert run.output(stopped).splitlines()[-1].startswith("colonnade: policy.releases_max")
