@@ -54,7 +54,7 @@ class NotedStore:
     def begin(self, run: str, attempt: str, start: int) -> None:
         """Go on from one of them; the ledger tells which run it is."""
         if run != self.run:
-            self._watch.note(f"takes part in the run {run}")
+            self._watch.note(f"takes part in the run {run[:12]}")
         self._store.begin(run, attempt, start)
 
 

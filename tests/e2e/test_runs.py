@@ -64,7 +64,7 @@ def test_a_party_of_another_run_of_the_same_job_is_sent_away():
         s.stores["p2"].save(5, right.load(min(right.marks())))
         error = await (await s.start("p2")).end()
         assert isinstance(error, RefusedError)
-        assert "p2 has checkpoints of another run, ffffffff, up to round 5" in str(error)
+        assert "p2 has checkpoints of another run, ffffffffffff, up to round 5" in str(error)
         s.stores["p2"] = right
         back = await s.start("p2")
         s.unharmed({party.name: await party.end() for party in (*others, back)})

@@ -40,14 +40,14 @@ or another --out folder'
     for name, hello in everybody.items():
         if hello.checkpoints and hello.run != run:
             found[name] = (
-                f"{name} has checkpoints of another run, {hello.run[:8]}, up to round "
+                f"{name} has checkpoints of another run, {hello.run[:12]}, up to round "
                 f"{max(hello.checkpoints)}, and {mine.party} has none of it: start all parties "
                 f"with the --out folder of one run, or {ANEW}"
             )
         elif holders and hello.run != run:
             holder = max(holders, key=lambda name: holders[name])
             found[name] = (
-                f"{name} comes from a folder without the run {run[:8]}, of which {holder} has the "
+                f"{name} comes from a folder without the run {run[:12]}, of which {holder} has the "
                 f"checkpoint of round {holders[holder]}: start {name} with the --out folder of "
                 f"that run, or {ANEW}"
             )

@@ -138,7 +138,7 @@ class FileStore:
         self._line = Lineage(self._noted.run)
         if not self.marks() and self._noted.saved:
             raise RequestError(
-                f"the checkpoints of the run {self.run[:8]} that were in {folder} are gone or "
+                f"the checkpoints of the run {self.run[:12]} that were in {folder} are gone or "
                 f"damaged: put them back, or {ANEW}"
             )
 
@@ -251,8 +251,8 @@ class FileStore:
             )
         if header.run != self.run:
             raise RequestError(
-                f"{path} is of another run of this job, {header.run[:8] or 'without a name'}, than "
-                f"the folder, {self.run[:8] or 'which has none'}: {cure}"
+                f"{path} is of another run of this job, {header.run[:12] or 'without a name'}, than "
+                f"the folder, {self.run[:12] or 'which has none'}: {cure}"
             )
 
     def _delete(self, unwanted: Callable[[int], bool]) -> None:
