@@ -31,7 +31,7 @@ def greedy(seat, at):
 
         async def once_more(exchange):
             if exchange.round == at:
-                world.roster._begin_again(world.roster.generation + 1, "once more")
+                world.roster._begin_again("once more")
                 raise Regrouped("once more")
             await reply(exchange)
 

@@ -68,8 +68,8 @@ async def introduce(world: World, hello: Hello, terms: Mapping[str, str]) -> Wel
     if hello.checkpoints and message.run != hello.run:
         raise BreachError(
             active,
-            f"{active} begins another run, {message.run[:12]}, than that of which {hello.party} has "
-            f"checkpoints, {hello.run[:12]}: {ANEW}",
+            f"{active} begins another run, {message.run[:12]}, than that of which {hello.party} "
+            f"has checkpoints, {hello.run[:12]}: {ANEW}",
         )
     return message
 

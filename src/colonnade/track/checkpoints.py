@@ -251,8 +251,8 @@ class FileStore:
             )
         if header.run != self.run:
             raise RequestError(
-                f"{path} is of another run of this job, {header.run[:12] or 'without a name'}, than "
-                f"the folder, {self.run[:12] or 'which has none'}: {cure}"
+                f"{path} is of another run of this job, {header.run[:12] or 'without a name'}, "
+                f"than the folder, {self.run[:12] or 'which has none'}: {cure}"
             )
 
     def _delete(self, unwanted: Callable[[int], bool]) -> None:
