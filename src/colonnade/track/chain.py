@@ -67,15 +67,13 @@ class Chain:
     """A party's chain, open for appending by one thread of one process.
 
     Every entry is handed to the operating system at once, so that it outlives the process; only
-    `sync` and `close` wait until it outlives a loss of power. `head` is the hash of the last one.
-    """
+    `sync` and `close` wait until it outlives a loss of power. `head` is the last one's hash,
+    `before` what had crossed when it was opened."""
 
     def __init__(self, found: Verified, file: int) -> None:
         self.path, self.entries, self.head = found.path, found.entries, found.head
-        self._file, self._torn, self._fault = file, found.torn, ""
+        self._file, self._torn, self._fault, self.before = file, found.torn, "", found.totals
         self._names: dict[tuple[str, str, str], str] = {}
-        self.before = found.totals
-        """What had crossed when the chain was opened."""
 
     @classmethod
     def open(cls, path: str | Path, party: str, job: str, now_ns: int) -> Chain:
