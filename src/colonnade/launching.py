@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
+from safetensors import SafetensorError
 
 from colonnade import methods
 from colonnade.arguments import as_job, check_count
@@ -99,7 +100,12 @@ with colonnade keys issue nowhere --party clinic
                 for name, own in given.items()
             }
             _Launched(job, folder, on_said, should_stop).run(commands, threads)
-        run = combine(folder, job)
+        try:
+            run = combine(folder, job)
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise FailedError(
+                f"the run in {folder} is damaged and cannot be read: {error}"
+            ) from None
         if out is not None:
             run.save_figures(folder)
         _check_ledgers(folder, job)

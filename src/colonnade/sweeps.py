@@ -127,18 +127,22 @@ class Sweep:
             raise RequestError(
                 f"there is no finished sweep in {folder}: make one with colonnade sweep --out"
             )
-        points = [
-            Point(
-                row["settings"],
-                row["method"],
-                row["composition"],
-                {int(seed): run for seed, run in row["runs"].items()},
-            )
-            for row in tables["points"]
-        ]
+        try:
+            points = [
+                Point(
+                    row["settings"],
+                    row["method"],
+                    row["composition"],
+                    {int(seed): run for seed, run in row["runs"].items()},
+                )
+                for row in tables["points"]
+            ]
+            found = cls(tables["job"], points, Path(folder), tables["reused"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise RequestError(f"{path} is damaged: make the sweep again") from None
         for point in points:
             check_allowed(_outside(point.settings), allow)
-        return cls(tables["job"], points, Path(folder), tables["reused"])
+        return found
 
 
 def sweep(

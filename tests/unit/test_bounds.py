@@ -128,11 +128,13 @@ SIZES = {
     f"parties.lab.model.hidden={[2] * 101}": "parties.lab.model.hidden",
     "parties.lab.width=1000000000000": "parties.lab.width",
     "seed=-5": "seed is -5: it must be from 0",
-    "seed=9223372036854775808": "it must be from 0",
+    "seed=9223372036854775808": "9223372036854775808 is too large a number",
+    "parties.lab.optimizer.momentum=100000000000000000000": "is too large a number",
+    "parties.lab.model.dropout=-1": "parties.lab.model: no such model can be built",
     "parties.lab.seed=-1": "parties.lab.seed is -1",
     "train.split_seed=-1": "train.split_seed is -1",
-    "train.epochs=100000000000000000000": "train.epochs",
-    "train.rounds=100000000000000000000": "train.rounds",
+    "train.epochs=1000000000000000": "train.epochs",
+    "train.rounds=1000000000000000": "train.rounds",
 }
 
 

@@ -224,6 +224,10 @@ def test_the_settings_of_a_saved_sweep_are_a_file_too(here):
     with pytest.raises(cn.JobError, match=r"parties\.\*\.model\.name"):
         cn.Sweep.load(here)
     assert cn.Sweep.load(here, allow=["os"]).points
+    for damaged in ({}, {"points": [3]}, {"points": [{}]}, tables | {"points": [row]}):
+        (here / "sweep.json").write_text(json.dumps(damaged))
+        with pytest.raises(cn.RequestError, match=r"sweep\.json is damaged"):
+            cn.Sweep.load(here)
 
 
 def test_a_job_may_not_set_the_secret_seed_of_a_party(here, capsys):

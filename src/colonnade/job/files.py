@@ -13,7 +13,14 @@ from typing import Any
 import msgspec
 
 from colonnade.errors import JobError, nearest
-from colonnade.job.reading import anchor, check_printable, convert, parse_toml, read_toml
+from colonnade.job.reading import (
+    anchor,
+    check_numbers,
+    check_printable,
+    convert,
+    parse_toml,
+    read_toml,
+)
 from colonnade.job.records import Compute, Costs, Job, Link, Network
 from colonnade.job.texts import parse_method, parse_value
 from colonnade.job.trust import outside_names
@@ -202,6 +209,7 @@ def _tables_at(tables: dict[str, Any], keys: list[str], text: str) -> list[dict[
 
 def from_tables(tables: Mapping[str, Any]) -> Job:
     """Build a job from the plain tables of a file, or say what is wrong with them."""
+    check_numbers(tables)
     plain = dict(tables)
     for name, (own, record, part) in _SPLIT.items():
         if isinstance(plain.get(name), dict):

@@ -117,6 +117,18 @@ def check_printable(tables: Mapping[str, Any], what: str) -> None:
             )
 
 
+def check_numbers(tables: Mapping[str, Any]) -> None:
+    """Refuse whole numbers of more than 64 bits, which TOML does not have and torch does not take.
+
+    >>> check_numbers({"momentum": 10**20})
+    Traceback (most recent call last):
+    colonnade.errors.JobError: 100000000000000000000 is too large a number: stay below 2^63
+    """
+    for _, value in walk(tables):
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise JobError(f"{str(value)[:60]} is too large a number: stay below 2^63")
+
+
 def anchor(party: Any, folder: Path) -> None:
     """Make a party's file names relative to the file that holds them, in place.
 

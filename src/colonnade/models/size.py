@@ -24,7 +24,7 @@ def check_size(build: Callable[[], nn.Module], where: str) -> None:
     try:
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
             count = sum(each.numel() for each in build().parameters())
-    except (RuntimeError, TypeError, OverflowError) as error:
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
         raise JobError(f"{where}: no such model can be built: {error}") from None
     if count > PARAMETERS_MAX:
         raise JobError(
