@@ -56,12 +56,12 @@ def hold_back(seat):
         program = build(world, welcome)
         evaluate = program.learner.evaluate
 
-        def slowly(split):
-            times.append(split)
+        def slowly(*args, **named):
+            times.append(args)
             if len(times) == 2:
                 asked.set()
                 go_on.wait()
-            return evaluate(split)
+            return evaluate(*args, **named)
 
         program.learner.evaluate = slowly
         return program

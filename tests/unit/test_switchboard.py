@@ -13,6 +13,7 @@ from colonnade.wire.messages import Failure
 from colonnade.world import switchboard
 from colonnade.world.base import Regrouped, Work
 from colonnade.world.network import NetworkWorld
+from colonnade.world.party_run import run_party
 from colonnade.world.session import LAST, PROTOCOL, Kind, Segment, Session
 from colonnade.world.switchboard import ENDED
 from colonnade.world.watch import Watch
@@ -321,5 +322,32 @@ def test_who_stops_leaves_nothing_half_said():
         assert not draining.done()
         b.wire.give(Segment(Kind.ACK, 1, acknowledged=1))
         await asyncio.wait_for(draining, 1)
+
+    play(scene)
+
+
+class Way:
+    """A way that says whether it was ended."""
+
+    ended = False
+
+    async def run(self):
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await turn()
+            self.ended = True
+
+
+@pytest.mark.parametrize("fault", [ValueError("of ours"), PartyError("of theirs")])
+def test_a_program_that_fails_leaves_nothing_running(fault):
+    async def scene(world):
+        async def program():
+            raise fault
+
+        way, before = Way(), asyncio.all_tasks()
+        with pytest.raises(type(fault)):
+            await run_party(world, way, program())
+        assert way.ended and asyncio.all_tasks() == before
 
     play(scene)

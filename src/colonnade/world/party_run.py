@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -60,8 +59,8 @@ async def run_party(world: NetworkWorld, way: Way, program: Coroutine[Any, Any, 
         others: list[asyncio.Future[Any]] = [working, *background]
         for other in others:
             other.cancel()
-            with suppress(asyncio.CancelledError, ColonnadeError):
-                await other
+        # Whatever one of them ends with, all have ended: nothing of this run is left behind.
+        await asyncio.gather(*others, return_exceptions=True)
         world.close()
 
 
