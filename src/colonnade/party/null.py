@@ -73,6 +73,7 @@ class NullLearner:
         """The rounds whose fresh update is done, in that order."""
         self._sizes = sizes
         self._me = me
+        self._importance = torch.ones(self.width)
         self._encoding = encoding = method.compress.embedding
         self._embedding = Template(encoding, Key(0, me, "embedding"), self.width, sizes.dtype)
 
@@ -90,8 +91,7 @@ class NullLearner:
 
     def pack(self, exchange: Exchange) -> Packed:
         """An embedding of the right size; which columns matter is known from the first reply on."""
-        importance = torch.ones(self.width) if self.applied else None
-        return self._embedding.packed(exchange, importance)
+        return self._embedding.packed(exchange, self._importance if self.applied else None)
 
     def local_backward(self, *_: Any) -> None:
         """Nothing to learn."""

@@ -24,8 +24,10 @@ class Template:
 
     def packed(self, exchange: Exchange, importance: torch.Tensor | None = None) -> Packed:
         """The tensor of an exchange; a plain one is always the same."""
-        use = Occasion(exchange.round, exchange.rows, importance)
-        return self._encode(len(exchange.rows), use)
+        rows = len(exchange.rows)
+        if self._encoder is None and rows in self._packed:
+            return self._packed[rows]
+        return self._encode(rows, Occasion(exchange.round, exchange.rows, importance))
 
     def piece(self, rows: int, round: int) -> Packed:
         """A piece of an evaluation."""
