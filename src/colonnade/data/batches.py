@@ -151,6 +151,7 @@ class BatchPlan:
         # Two chunks, because a party that answers an older round goes back and forth between
         # two neighbours. A tuple replaced as a whole needs no lock.
         self._recent: tuple[tuple[tuple[int, int], Rows], ...] = ()
+        self._latest: tuple[int, Rows] = (-1, np.arange(0))
 
     def epoch_of(self, round: int) -> int:
         """Return the epoch, from 0, to which a round belongs."""
@@ -161,12 +162,16 @@ class BatchPlan:
 
         The result may be a view of the plan's own memory: do not write into it.
         """
+        known, rows = self._latest
+        if known == round:
+            return rows
         assert round >= 0
         epoch, index = divmod(round, self.per_epoch)
         chunk, index = divmod(index, self._per_chunk)
-        rows = self._chunk(epoch, chunk)
         start = index * self.batch_size
-        return rows[start : start + self.batch_size]
+        rows = self._chunk(epoch, chunk)[start : start + self.batch_size]
+        self._latest = (round, rows)
+        return rows
 
     def _chunk(self, epoch: int, chunk: int) -> Rows:
         key = (epoch, chunk)

@@ -145,7 +145,12 @@ class Active(ActiveWork):
             await ask_test(self)
         elif not over and view.round >= self.cuts.next and self.rest.comes():
             await self.rest.come()
-        elif not over and self._ripe() and (turn := self.method.quorum.turn(view)) is not None:
+        elif (
+            self.inbox
+            and not over
+            and self._ripe()
+            and (turn := self.method.quorum.turn(view)) is not None
+        ):
             await self._aggregate(*turn)
         elif not self.holds and not over and (exchange := local.next(view)) is not None:
             await self._update_locally(exchange)
@@ -160,7 +165,7 @@ class Active(ActiveWork):
 
     def _ripe(self) -> bool:
         """Whether something may be aggregated: nothing while too many evaluations are open."""
-        return bool(self.inbox) and not self.evaluations.full
+        return not self.evaluations.full
 
     async def _aggregate(self, round: int, peers: tuple[str, ...]) -> None:
         """The embeddings of a turn are here: loss, replies, and the fresh update."""

@@ -19,7 +19,7 @@ from colonnade.world.base import UNCHARGED, Work
 from colonnade.world.links import Trace
 
 if TYPE_CHECKING:
-    from colonnade.world.simulator import Simulator
+    from colonnade.world.simulator import Route, Simulator
 
 T = TypeVar("T")
 Frame = tuple[str, bytearray]
@@ -50,6 +50,8 @@ class SimulatedWorld:
         self.inbox: deque[Frame] = deque()
         self.blocked = False
         self.wake = 0
+        self.routes: dict[str, Route] = {}
+        """The ways to the others."""
         self.waiting: tuple[int, Callable[[], str]] | None = None
         self.rank = rank
         """0 for the active party, 1 for passives: who acts first at one instant."""
@@ -87,7 +89,7 @@ class SimulatedWorld:
         """Encode, count, and put on the link; wait while the link's queue is full."""
         frame = self._codec.encode(message)
         kernel = self._kernel
-        route = kernel.routes[self.me, to]
+        route = self.routes[to]
         while route.queued >= kernel.queue_max:
             self.blocked = True
             kernel.admit(to=self)

@@ -126,7 +126,8 @@ class Simulator:
         for number, name in enumerate(job.passives):
             for way, (a, b) in enumerate(((name, job.active), (job.active, name))):
                 pipe = Pipe.of(job.network.of(name), (job.seed, number, way), rules)
-                self.routes[a, b] = Route(self, self.worlds[a], self.worlds[b], pipe)
+                route = Route(self, self.worlds[a], self.worlds[b], pipe)
+                self.routes[a, b] = self.worlds[a].routes[b] = route
 
     def wake_at(self, ns: int, world: SimulatedWorld) -> None:
         """Let a party act at an instant, unless it was woken before."""
