@@ -36,8 +36,16 @@ TORCH = ("forward", "backward", "aggregate")
 JOB = """
 name = "light"
 method = {{ name = "fedsgd" }}
-train = {{ epochs = {epochs}, batch_size = {batch}, evaluate_every = "never", test = 0.0 }}
-top = {{ kind = "split" }}
+
+[train]
+epochs = {epochs}
+batch_size = {batch}
+evaluate_every = "never"
+test = 0.0
+validation = 0.0
+
+[top]
+kind = "split"
 
 [parties.bank]
 role = "active"
