@@ -10,6 +10,7 @@ from torch import nn
 
 from colonnade.data.one_party import Part, assemble_party
 from colonnade.errors import JobError, RequestError
+from colonnade.extents import widest
 from colonnade.job.bounds import WIDTH_MAX
 from colonnade.job.kinds import kinds
 from colonnade.job.policy import Policy
@@ -103,6 +104,7 @@ class Participant:
             answer=self._answer if self.leads else None,
             store=store,
             restarts=self.job.recovery.restarts,
+            width_max=self._width_max(),
         )
 
     def _answer(self, heard: Mapping[str, Hello]) -> Welcome:
@@ -118,8 +120,15 @@ class Participant:
     def _check(self, welcome: Welcome) -> None:
         """Widths come from the wire and decide how much is allocated."""
         known = set(welcome.widths) == set(self.job.parties)
-        if not known or not all(0 <= width <= WIDTH_MAX for width in welcome.widths.values()):
-            raise RequestError(f"{welcome.party} names other parties or widths than the job has")
+        widest = max(self.bottom.width, self._width_max())
+        if not known or not all(0 <= width <= widest for width in welcome.widths.values()):
+            raise RequestError(
+                f"{welcome.party} names other parties than the job has, or an embedding wider than "
+                f"{widest} (limits.message_bytes)"
+            )
+
+    def _width_max(self) -> int:
+        return widest(self.job, self.method, self.part.train_count, self.part.test_count)
 
     def _ground(self, contract: Contract, welcome: Welcome) -> Ground:
         objective = self.objective or Objective.told(

@@ -15,6 +15,7 @@ from colonnade.data.scale import remarks
 from colonnade.data.splits import Split
 from colonnade.data.vertical import VerticalData
 from colonnade.errors import DataError, JobError, nearest
+from colonnade.extents import widest
 from colonnade.job.records import Job, first_step
 from colonnade.job.terms import digest
 from colonnade.job.terms import terms as terms_of
@@ -129,6 +130,7 @@ class Contract:
             build=lambda world, answer: build(world, self.setup(name, answer.start, store)),
             answer=(lambda heard: welcome) if name == self.job.active else None,
             store=store,
+            width_max=widest(self.job, self.method, self.plan.rows, self.test_count),
         )
 
     def terms(self) -> dict[str, str]:

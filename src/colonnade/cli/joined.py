@@ -229,6 +229,8 @@ def show(result: Joined, as_json: bool, quiet: bool) -> None:
             screen.stderr().print(sentence)
     if result.status == "diverged":
         detail = f" ({result.detail})" if result.detail else ""
-        raise FailedError(f"the training diverged{detail}: lower the learning rates")
+        blamed = " sent " in result.detail
+        cure = "see to what that party sends" if blamed else "lower the learning rates"
+        raise FailedError(f"the training diverged{detail}: {cure}")
     if any(result.differences.values()):
         raise FailedError("the ledgers of both ends differ: see reconciliation.json")

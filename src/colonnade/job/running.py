@@ -22,12 +22,16 @@ class Limits(Record, frozen=True, kw_only=True):
     """How many messages wait on one link or in one inbox before the sender waits."""
     queue_bytes: int = 256 * 2**20
     """How many bytes wait for one peer before the sender waits; one message always may."""
+    table_bytes: int = 4 * 2**30
+    """How much the active party keeps of one peer's embeddings, where the method remembers them
+    (`quorum=anyone`)."""
 
     def __post_init__(self) -> None:
         settle(self)
         require(self.message_bytes >= 1024, "limits.message_bytes must be at least 1024")
         require(self.queue_messages >= 1, "limits.queue_messages must be at least 1")
         require(self.queue_bytes >= 1024, "limits.queue_bytes must be at least 1024")
+        require(self.table_bytes >= 1024, "limits.table_bytes must be at least 1024")
 
 
 class Timeouts(Record, frozen=True, kw_only=True):

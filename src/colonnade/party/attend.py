@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 
 from colonnade.errors import BreachError, PartyError
+from colonnade.job.bounds import WIDTH_MAX
 from colonnade.party.active import Active
 from colonnade.party.greeting import hear, introduce, welcome
 from colonnade.party.passive import Passive
@@ -45,6 +46,8 @@ class Seat:
     """Hears from which checkpoint the party goes on, each time that it has greeted."""
     restarts: int = 100
     """The most returns to one and the same checkpoint."""
+    width_max: int = WIDTH_MAX
+    """The widest embedding that another party may announce, unless the job says how wide it is."""
     program: Active | Passive | None = None
 
     def seated(self, world: World) -> Active | Passive:
@@ -95,7 +98,7 @@ async def _greet(world: World, seat: Seat) -> Active | Passive:
         answer = await introduce(world, hello, seat.terms)
         program = await _seated(world, seat, answer)
     else:
-        heard = await hear(world, hello, seat.terms)
+        heard = await hear(world, hello, seat.terms, seat.width_max)
         marks = [hello.checkpoints, *(other.checkpoints for other in heard.values())]
         answer = msgspec.structs.replace(
             seat.answer(heard),

@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import torch
-
 from colonnade.compress import decode
 from colonnade.data.splits import Split
 from colonnade.errors import BreachError
 from colonnade.job.records import Train
+from colonnade.party.received import excess
 from colonnade.party.schedule import Schedule
 from colonnade.party.state import Tree
 from colonnade.party.torch_passive import EVALUATION_ROWS
@@ -82,11 +81,9 @@ def blame(evaluation: Evaluation) -> str:
     party's own model."""
     for pieces in evaluation.pieces.values():
         for peer, own in pieces.items():
-            if not all(torch.isfinite(decode(packed)).all() for packed in own.values()):
-                return (
-                    f"{peer} sent evaluation embeddings with NaN or infinite components "
-                    f"of round {evaluation.round}"
-                )
+            faults = filter(None, (excess(decode(packed)) for packed in own.values()))
+            if (fault := next(faults, None)) is not None:
+                return f"{peer} sent evaluation embeddings with {fault} of round {evaluation.round}"
     return f"the predictions of round {evaluation.round} are not finite"
 
 

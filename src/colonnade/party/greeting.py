@@ -16,9 +16,6 @@ from colonnade.world.base import World
 
 _TOKEN = re.compile("[0-9a-f]{32}")
 
-WIDTH_MAX = 1 << 20
-"""The widest embedding that is believed: it decides how much is allocated."""
-
 
 @dataclass(frozen=True)
 class Known:
@@ -74,7 +71,9 @@ async def introduce(world: World, hello: Hello, terms: Mapping[str, str]) -> Wel
     return message
 
 
-async def hear(world: World, mine: Hello, terms: Mapping[str, str]) -> dict[str, Hello]:
+async def hear(
+    world: World, mine: Hello, terms: Mapping[str, str], width_max: int
+) -> dict[str, Hello]:
     """The active party's part: hear everybody. Who does not fit is told why, and may come again
     with another file, or from another folder; the others are not harmed."""
     heard: dict[str, Hello] = {}
@@ -91,7 +90,7 @@ async def hear(world: World, mine: Hello, terms: Mapping[str, str]) -> dict[str,
                 world.refused(peer, message.reason)
             elif isinstance(message, Hello) and message.digest != mine.digest:
                 await world.send(peer, Terms(dict(terms)))
-            elif (fault := _fault(mine, terms, peer, message)) is not None:
+            elif (fault := _fault(mine, terms, peer, message, width_max)) is not None:
                 await _refuse(world, peer, fault)
             else:
                 assert isinstance(message, Hello)
@@ -121,7 +120,9 @@ async def welcome(world: World, message: Welcome, labels: Labels | None) -> None
                 await world.send(peer, labels)
 
 
-def _fault(mine: Hello, terms: Mapping[str, str], peer: str, message: Message) -> str | None:
+def _fault(
+    mine: Hello, terms: Mapping[str, str], peer: str, message: Message, width_max: int
+) -> str | None:
     if not isinstance(message, Hello) or message.party != peer:
         return f"{peer} did not introduce itself"
     if not _TOKEN.fullmatch(message.run) and (message.run or message.checkpoints):
@@ -134,12 +135,16 @@ def _fault(mine: Hello, terms: Mapping[str, str], peer: str, message: Message) -
             "align the rows first"
         )
     declared = terms.get(f"parties.{peer}.width")
-    fits = 1 <= message.width <= WIDTH_MAX and declared in (None, str(message.width))
-    if not fits:
+    if declared is not None and declared != str(message.width):
         return (
-            f"the embedding of {peer} is {message.width} wide, and may be "
-            f"{declared or f'1 to {WIDTH_MAX}'}: change its model, or parties.{peer}.width in the "
-            "job"
+            f"the embedding of {peer} is {message.width} wide, and may be {declared}: change its "
+            f"model, or parties.{peer}.width in the job"
+        )
+    if declared is None and not 1 <= message.width <= width_max:
+        return (
+            f"the embedding of {peer} is {message.width} wide, and {mine.party} takes 1 to "
+            f"{width_max} (limits.message_bytes, limits.table_bytes): change its model, or raise "
+            f"the limits at {mine.party}"
         )
     return None
 

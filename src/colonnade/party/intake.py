@@ -41,6 +41,13 @@ def accept(program: Active, sender: str, message: Message) -> None:
     elif isinstance(message, Status) and program.method.local.reports:
         if message.round >= program.cuts.next:
             program.rest.mark(sender, message)
+        most, due = program.method.local.updates_max, program.view.arrived[sender] + 1
+        if message.updates > most or message.round != due:
+            raise BreachError(
+                sender,
+                f"{sender} reported {message.updates} updates for round {message.round}: at most "
+                f"{most} fit into the method's timeout, and round {due} is next",
+            )
         program.view.reported[sender] = message.updates
     elif isinstance(message, Upload) and sender in program.uploads.missing():
         program.uploads.accept(sender, program.learner.take_upload(sender, message))

@@ -91,12 +91,19 @@ class Passive(Program):
             self.view.replies += 1
             self.method.window.on_signal(self.view, message.signal)
         elif isinstance(message, Status) and self.reports:
+            if message.updates > (most := self.method.local.updates_max):
+                raise self._breach(
+                    f"wants {message.updates} updates on an exchange, and at most {most} fit into "
+                    "the method's timeout"
+                )
             self.view.agreed = message.updates
         elif isinstance(message, Evaluate):
             newest = self.view.sent - len(self.in_flight) - 1
             self.questions.accept(message, self.in_flight, newest)
             self.learner.settle(message.best, message.judged)
         elif isinstance(message, Finish) and message.reason in REASONS:
+            if not self.view.round - 1 <= message.round < self.view.sent:
+                raise self._breach(f"ends the job after round {message.round}, which was not sent")
             self.questions.finish(message.best)
             self.finish = message
         elif isinstance(message, Barrier):
@@ -157,6 +164,8 @@ class Passive(Program):
         return min(self.view.rounds, self.cuts.next)
 
     def _accept_barrier(self, message: Barrier) -> None:
+        if message.leaving == self.world.me and not self.asked_to_leave:
+            raise self._breach(f"wants {self.world.me} to leave, which did not ask for it")
         if not self.method.quorum.in_step:
             self.barriers.append(message)
         elif message.round < max(self.view.sent, self.view.round + 1):

@@ -20,9 +20,10 @@ from colonnade.party.columns import index_of
 from colonnade.party.contents import Forward, Share, Shared
 from colonnade.party.learner import Aggregate, Reply, Rows
 from colonnade.party.objective import Objective
+from colonnade.party.received import received
 from colonnade.party.state import Tree
 from colonnade.party.torch_active import TorchActive
-from colonnade.party.torch_passive import TorchPassive, received
+from colonnade.party.torch_passive import TorchPassive
 from colonnade.party.trainer import Randomness
 from colonnade.policies.view import Exchange
 from colonnade.wire.messages import Labels, Snapshot

@@ -112,7 +112,7 @@ class TorchActive(TorchLearner):
         """Into the table."""
         table, rows = self._tables[peer], math.prod(message.tensor.shape[:1])
         embedding = self._received(message.tensor, (rows, self._widths[peer]), peer)
-        if not 0 <= message.start <= len(table) - rows:
+        if not rows or not 0 <= message.start <= len(table) - rows:
             fault = f"{peer} uploaded rows from {message.start} on, which do not exist"
             raise BreachError(peer, fault)
         table[message.start : message.start + rows] = embedding

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,15 +10,15 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from colonnade.compress import Key, Occasion, decode, plain
-from colonnade.compress.base import DTYPE_NAMES
+from colonnade.compress import Key, Occasion, plain
 from colonnade.data.splits import Split
-from colonnade.errors import BreachError, NotFiniteError, WireError
+from colonnade.errors import BreachError
 from colonnade.party.columns import Columns
 from colonnade.party.contents import Forward
 from colonnade.party.learner import Reply, Rows, Weights
 from colonnade.party.method import Method
 from colonnade.party.place import Place
+from colonnade.party.received import received
 from colonnade.party.state import Tree, moved
 from colonnade.party.trainer import Randomness, Trainer, evaluating
 from colonnade.policies.view import Exchange
@@ -175,37 +174,6 @@ class TorchLearner:
     ) -> torch.Tensor:
         """A tensor from the wire, once it is what is due."""
         return received(packed, shape, self._place.dtype, sender, finite).to(self._device)
-
-
-def received(
-    packed: Packed, shape: tuple[int, ...], dtype: torch.dtype, sender: str, finite: bool = True
-) -> torch.Tensor:
-    """The tensor of a record from the wire; refuses one of another shape or type than is due, and
-    one that is not finite.
-
-    >>> received(plain().encode(torch.ones(2)), (2,), torch.float32, "lab").tolist()
-    [1.0, 1.0]
-    """
-    if packed.shape != shape:
-        raise BreachError(
-            sender,
-            f"{sender} sent a tensor of shape {packed.shape} where {shape} is due: "
-            "its model or its batch differs from the job",
-        )
-    if packed.dtype != DTYPE_NAMES[dtype]:
-        raise BreachError(
-            sender,
-            f"{sender} sent a tensor of type {packed.dtype} where {DTYPE_NAMES[dtype]} is due: "
-            "its model differs from the job (train.dtype)",
-        )
-    try:
-        tensor = decode(packed)
-    except WireError as fault:
-        raise BreachError(sender, f"{sender} sent what cannot be read: {fault}") from None
-    # A sum is quick and shows every NaN; it may also grow too large where all its terms are well.
-    if finite and not math.isfinite(tensor.sum().item()) and not torch.isfinite(tensor).all():
-        raise NotFiniteError(sender, f"{sender} sent a tensor with NaN or infinite components")
-    return tensor
 
 
 class TorchPassive(TorchLearner):

@@ -28,6 +28,11 @@ class LocalPolicy(Protocol):
         ...
 
     @property
+    def updates_max(self) -> int:
+        """The most updates on an exchange that a party may report, or all may agree on."""
+        ...
+
+    @property
     def keep(self) -> int:
         """How many of the latest exchanges a party remembers for local updates."""
         ...

@@ -15,6 +15,8 @@ from colonnade.policies.view import Exchange, Role, View
 
 UPDATES_MAX = 100_000
 """The most updates on an exchange that a party offers to do."""
+UPDATE_NS_MIN = 100_000
+"""No update of a model is believed to take less."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class OwnPace:
     """A party that asks nobody how much to do."""
 
     reports = False
+    updates_max = UPDATES_MAX
 
     @property
     def by_clock(self) -> bool:
@@ -100,13 +103,19 @@ class Agreed(Held):
     reports = True
     keep = 1
 
+    @property
+    def updates_max(self) -> int:  # type: ignore[override]
+        """As many as the quickest update lets fit into the timeout: what a party says beyond it
+        would only make all others work on and on."""
+        return max(1, min(self.timeout_ns // UPDATE_NS_MIN, UPDATES_MAX))
+
     def next(self, view: View) -> Exchange | None:
         """The newest exchange, until it has had the number agreed on."""
         return _newest(view)
 
     def expected(self, view: View) -> int:
         """What fits, but at least one."""
-        return _fitting(self.timeout_ns, view)
+        return min(_fitting(self.timeout_ns, view), self.updates_max)
 
     def agree(self, view: View) -> int:
         """The least or the most of the parties with columns; the server follows them."""

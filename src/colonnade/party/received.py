@@ -1,0 +1,61 @@
+"""Tensors from the wire: what they must be before anything is computed from them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from colonnade.compress import decode
+from colonnade.compress.base import DTYPE_NAMES
+from colonnade.errors import BreachError, NotFiniteError, WireError
+from colonnade.wire.messages import Packed
+
+
+def received(
+    packed: Packed, shape: tuple[int, ...], dtype: torch.dtype, sender: str, finite: bool = True
+) -> torch.Tensor:
+    """The tensor of a record from the wire; refuses one of another shape or type than is due, and
+    one that is not finite.
+
+    >>> from colonnade.compress import plain
+    >>> received(plain().encode(torch.ones(2)), (2,), torch.float32, "lab").tolist()
+    [1.0, 1.0]
+    """
+    if packed.shape != shape:
+        raise BreachError(
+            sender,
+            f"{sender} sent a tensor of shape {packed.shape} where {shape} is due: "
+            "its model or its batch differs from the job",
+        )
+    if packed.dtype != DTYPE_NAMES[dtype]:
+        raise BreachError(
+            sender,
+            f"{sender} sent a tensor of type {packed.dtype} where {DTYPE_NAMES[dtype]} is due: "
+            "its model differs from the job (train.dtype)",
+        )
+    try:
+        tensor = decode(packed)
+    except WireError as fault:
+        raise BreachError(sender, f"{sender} sent what cannot be read: {fault}") from None
+    # A sum of squares is quick and shows every NaN and all that is too large, whatever its sign;
+    # it may also be too large itself where all its terms are well.
+    flat = tensor.reshape(-1)
+    doubtful = finite and not math.isfinite(torch.dot(flat, flat).item())
+    if doubtful and (found := excess(tensor)) is not None:
+        raise NotFiniteError(sender, f"{sender} sent a tensor with {found}")
+    return tensor
+
+
+def excess(tensor: torch.Tensor) -> str | None:
+    """What makes it impossible to compute a loss from a tensor; None where nothing does.
+
+    >>> excess(torch.tensor([3e38]))
+    'components as large as 3e+38'
+    >>> excess(torch.ones(2))
+    """
+    if not torch.isfinite(tensor).all():
+        return "NaN or infinite components"
+    largest = tensor.abs().max().item() if tensor.numel() else 0.0
+    most = torch.finfo(tensor.dtype).max if tensor.dtype.is_floating_point else math.inf
+    return f"components as large as {largest:.0e}" if largest > math.sqrt(most) else None

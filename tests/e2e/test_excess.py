@@ -1,0 +1,124 @@
+"""Numbers from the wire that would decide how much is allocated or computed are bounded, and the
+party that sends them is named."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import msgspec
+import pytest
+import torch
+
+from colonnade.compress import plain
+from colonnade.errors import RefusedError
+from colonnade.extents import widest
+from colonnade.job.policy import Policy
+from colonnade.job.records import Limits
+from colonnade.prepare import prepare
+from colonnade.wire.messages import Finish, Status
+from tests.e2e.test_breaches import spoil
+from tests.scene import case, scene
+from tests.small import small
+
+LABELS = Policy(shares_labels=True)
+
+
+def overheard(seat, change):
+    """A seat whose program sends something else in the place of some messages."""
+    build = seat.build
+
+    def built(world, welcome):
+        send = world.send
+
+        async def changed(to, message):
+            await send(to, change(message))
+
+        world.send = changed
+        return build(world, welcome)
+
+    seat.build = built
+    return seat
+
+
+def test_a_width_that_would_fill_the_memory_is_refused_with_its_partys_name():
+    c = case(method={"name": "vafl"})
+    c.job = msgspec.structs.replace(c.job, limits=Limits(table_bytes=10**6))
+
+    async def whole():
+        async with scene(c) as s:
+            active, seat = await s.start("p1"), s.seat("p2")
+            await s.start("p0")
+            seat.hello = msgspec.structs.replace(seat.hello, width=1 << 20)
+            error = await (await s.start("p2", seat)).end()
+            assert isinstance(error, RefusedError)
+            assert "the embedding of p2 is 1048576 wide, and p1 takes 1 to" in str(error)
+            assert active.said("refused p2: the embedding of p2 is 1048576 wide")
+
+    asyncio.run(whole())
+
+
+def test_a_table_of_all_rows_must_fit_its_limit():
+    c = case(method={"name": "vafl"})
+    job = msgspec.structs.replace(c.job, limits=Limits(table_bytes=64 * 8 * 100))
+    contract = prepare(job, c.data, c.modules).contract
+    rows = contract.plan.rows
+    assert widest(job, contract.method, rows, contract.test_count) == 64 * 100 // rows
+
+
+@pytest.mark.parametrize("guilty", ["p2", "p1"])
+def test_a_status_of_more_updates_than_fit_is_refused_with_its_partys_name(guilty):
+    def exaggerated(message):
+        return Status(message.round, 100_000) if isinstance(message, Status) else message
+
+    method = {"name": "sync_max", "timeout": "1ms"}
+
+    async def whole():
+        async with scene(small(3, rounds=12, method=method, labels="shared")) as s:
+            parties = {}
+            for name in ("p1", "p0", "p2"):
+                seat = s.seat(name)
+                seat = overheard(seat, exaggerated) if name == guilty else seat
+                parties[name] = await s.start(name, seat, policy=LABELS)
+            error = await parties["p2" if guilty == "p2" else "p0"].end()
+            said = "reported 100000 updates" if guilty == "p2" else "wants 100000 updates"
+            assert f"{guilty} {said}" in str(error) and "at most 10 fit" in str(error)
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_embeddings_too_large_for_a_loss_end_the_job_with_their_senders_name(sign):
+    def huge(exchange):
+        most = math.sqrt(torch.finfo(torch.float64).max)
+        value = torch.full((8, 4), 10 * most, dtype=torch.float64)
+        value[::2] *= sign  # where they are of both signs, a sum shows nothing
+        return plain().encode(value)
+
+    async def whole():
+        async with scene(case()) as s:
+            bad = spoil(s.seat("p2"), 3, huge)
+            for party in [await s.start("p1"), await s.start("p0"), await s.start("p2", bad)]:
+                outcome = await party.end()
+                assert outcome.reason == "diverged"
+                assert outcome.detail.startswith("p2 sent a tensor with components as large as")
+
+    asyncio.run(whole())
+
+
+def test_an_end_after_a_round_that_was_never_sent_is_refused():
+    def never(message):
+        return (
+            msgspec.structs.replace(message, round=10**9)
+            if isinstance(message, Finish)
+            else message
+        )
+
+    async def whole():
+        async with scene(case()) as s:
+            await s.start("p1", overheard(s.seat("p1"), never))
+            await s.start("p0")
+            error = await (await s.start("p2")).end()
+            assert "p1 ends the job after round 1000000000, which was not sent" in str(error)
+
+    asyncio.run(whole())
