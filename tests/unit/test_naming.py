@@ -23,6 +23,7 @@ WRONG = {
     "parties.lab.model.hidden=3": "parties.lab.model.hidden is 3: it must be a list",
     "parties.lab.optimizer.name=adma": "parties.lab.optimizer: torch has no optimizer 'adma'",
     "parties.lab.optimizer.momentun=0.5": "sgd has no option 'momentun'",
+    "parties.lab.optimizer.lr=1e308": "parties.lab.optimizer.lr is 1e+308: give a smaller number",
     "parties.lab.schedule={name='Step'}": "parties.lab.schedule: torch has no schedule 'Step'",
     "parties.lab.schedule={name='StepLR', every='day'}": "parties.lab.schedule.every is 'day'",
     "top.optimizer={name='adma'}": "top.optimizer: torch has no optimizer 'adma'",

@@ -12,6 +12,7 @@ from torch.optim import lr_scheduler
 from colonnade.errors import JobError, nearest
 
 _NEEDS_CLOSURE = ("LBFGS",)
+_FLOAT_MAX = torch.finfo(torch.float32).max
 _NEEDS_METRIC = ("ReduceLROnPlateau",)
 
 
@@ -54,6 +55,8 @@ def _look_up(
     for key in options:
         if key not in accepted:
             raise JobError(f"{where}: {name} has no option '{key}': {nearest(key, accepted)}")
+        if type(options[key]) in (int, float) and abs(options[key]) > _FLOAT_MAX:
+            raise JobError(f"{where}.{key} is {options[key]}: give a smaller number")
     return found, options
 
 
