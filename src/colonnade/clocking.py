@@ -14,6 +14,7 @@ from colonnade.arguments import as_job, check_count, check_widths
 from colonnade.errors import JobError
 from colonnade.job.records import Job
 from colonnade.models.top import build_top
+from colonnade.naming import method_name
 from colonnade.party.active import Active
 from colonnade.party.attend import Seat
 from colonnade.party.build import DTYPES
@@ -103,7 +104,8 @@ def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> R
     contract = Contract.of(job, rows["train"], rows["test"], widths, rows["validation"])
     if contract.method.by_clock:
         raise JobError(
-            "what this method learns depends on how long things take: simulate the job instead"
+            f"what {method_name(job)} learns depends on how long things take: simulate the job "
+            "instead"
         )
     figures = [
         {name: value for name, value in row.items() if name not in EVALUATION_FIELDS.keys() - KEPT}

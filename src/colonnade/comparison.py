@@ -249,6 +249,7 @@ def _row(label: str, trials: Sequence[Trial], first: Sequence[Trial]) -> dict[st
         "chosen_on": next(
             (trial.summary["metric"]["chosen_on"] for trial in trials if trial.summary), None
         ),
+        "clock": next((trial.summary["clock"] for trial in trials if trial.summary), "virtual"),
         "target": trials[0].job.train.target,
         "reached": len(reached),
     }

@@ -51,6 +51,17 @@ def check_names(
     return method
 
 
+def method_name(job: Job) -> str:
+    """The job's method and its options, to tell it from others in a comparison.
+
+    >>> from colonnade.job import load
+    >>> method_name(load("digits", method="fedbcd:updates=2"))
+    'fedbcd:updates=2'
+    """
+    options = (f":{key}={value}" for key, value in job.method.items() if key != "name")
+    return str(job.method.get("name", "fedsgd")) + "".join(options)
+
+
 def own_method(method: Method, job: Job, name: str) -> Method:
     """The method with what a party has of its own."""
     party = job.parties[name]

@@ -16,7 +16,7 @@ from colonnade.job.kinds import kinds
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
 from colonnade.job.terms import digest, terms
-from colonnade.naming import check_names
+from colonnade.naming import check_names, method_name
 from colonnade.party.active import Active
 from colonnade.party.attend import Seat
 from colonnade.party.build import Bottom, Ground, build_active, build_bottom, build_passive
@@ -175,8 +175,8 @@ def participant(job: Job, me: str, policy: Policy | None = None) -> Participant:
     method = check_names(job, [me])
     if method.exchange.shares_labels and job.train.labels == "private":
         raise JobError(
-            "this method shows the labels to passive parties and train.labels is 'private': "
-            "choose exchange=gradients, or set train.labels = 'shared'"
+            f"{method_name(job)} shows the labels to passive parties and train.labels is "
+            "'private': choose exchange=gradients, or set train.labels = 'shared'"
         )
     part = assemble_party(job, me)
     bottom = build_bottom(job, me, part.columns, None)

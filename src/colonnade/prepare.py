@@ -19,7 +19,7 @@ from colonnade.extents import widest
 from colonnade.job.records import Job, first_step
 from colonnade.job.terms import digest
 from colonnade.job.terms import terms as terms_of
-from colonnade.naming import check_names, own_method
+from colonnade.naming import check_names, method_name, own_method
 from colonnade.party.active import Active
 from colonnade.party.attend import Seat
 from colonnade.party.build import DTYPES, Bottom, Ground, build_active, build_bottom, build_passive
@@ -295,6 +295,6 @@ def _check(job: Job, data: VerticalData, modules: Mapping[str, nn.Module], metho
             raise JobError(f"{name} is passive and has no columns: give it some, or leave it out")
     if method.exchange.shares_labels and job.train.labels == "private":
         raise JobError(
-            "this method shows the labels to passive parties and train.labels is 'private': "
-            "choose exchange=gradients, or set train.labels = 'shared'"
+            f"{method_name(job)} shows the labels to passive parties and train.labels is "
+            "'private': choose exchange=gradients, or set train.labels = 'shared'"
         )

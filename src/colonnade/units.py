@@ -64,6 +64,19 @@ def show_seconds(seconds: float) -> str:
     return f"{seconds / 3600:.3g} h"
 
 
+def show_time(seconds: float, clock: str = "virtual") -> str:
+    """How long a run took, by which clock; without a network nothing takes any virtual time.
+
+    >>> show_time(75), show_time(75, "wall"), show_time(0)
+    ('75 s of virtual time', '75 s', 'no time without [network] and [compute]')
+    """
+    if clock != "virtual":
+        return show_seconds(seconds)
+    if not seconds:
+        return "no time without [network] and [compute]"
+    return f"{show_seconds(seconds)} of virtual time"
+
+
 def show_bytes(count: float) -> str:
     """A byte count for a table, in powers of ten.
 

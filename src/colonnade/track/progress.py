@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from colonnade.trials import OnDone, Trial
-from colonnade.units import show_seconds
+from colonnade.units import show_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,7 +86,8 @@ def _figures(now_ns: int, loss: float, measured: Mapping[str, float]) -> str:
         for name, value in measured.items()
         if name == "log_loss" or not name.endswith("_loss")
     ]
-    return ", ".join([show_seconds(now_ns / 1e9), f"loss {loss:.3f}", *metrics])
+    time = [show_time(now_ns / 1e9)] if now_ns else []
+    return ", ".join([*time, f"loss {loss:.3f}", *metrics])
 
 
 @contextmanager
@@ -130,8 +131,14 @@ def _ending(trial: Trial) -> str:
     if trial.summary["target"] is None:
         return f"{name}{final}"
     return f"{name}{final}, " + (
-        "missed" if time_s is None else f"{show_seconds(time_s)} to target"
+        "missed" if time_s is None else f"{_took(time_s, trial.summary)} to target"
     )
+
+
+def _took(time_s: float, summary: Mapping[str, Any]) -> str:
+    if not time_s:
+        return f"{summary['rounds_to_target']} rounds"
+    return show_time(time_s, summary["clock"])
 
 
 def _bar(console: Console, unit: str) -> Progress:

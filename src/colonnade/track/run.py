@@ -23,7 +23,7 @@ from colonnade.track.folder import check_folder
 from colonnade.track.history import Row
 from colonnade.track.metrics import Metric
 from colonnade.track.private import private_file, write_whole
-from colonnade.units import show_bytes, show_seconds
+from colonnade.units import show_bytes, show_time
 from colonnade.wire.ledger import Entry
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Run:
         return (
             f"<Run of {self.job.name}, {self.job.method.get('name', 'fedsgd')}, seed "
             f"{self.job.seed}: {self.status} after {self.rounds} rounds{measured}, "
-            f"{show_seconds(self.time_s)}, {show_bytes(self.bytes('training')['total'])}>"
+            f"{show_time(self.time_s, self.clock)}, {show_bytes(self.bytes()['total'])}>"
         )
 
     @property
@@ -116,6 +116,11 @@ class Run:
     def best_weights(self) -> dict[str, Weights | None]:
         """Every party's weights of the best round."""
         return {name: party.best_weights for name, party in self.parties.items()}
+
+    @property
+    def clock(self) -> str:
+        """Of what the times are: `virtual` in a simulation, `wall` over the network."""
+        return "wall" if self.sizes is None else "virtual"
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -171,6 +176,7 @@ class Run:
             "status": self.status,
             "rounds": self.rounds,
             "epochs": self.rounds / self.per_epoch,
+            "clock": self.clock,
             "time_s": self.time_s,
             "bytes": self.bytes("training"),
             "evaluation_bytes": self.bytes("evaluation")["total"],

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from colonnade.track.chain import printable
-from colonnade.units import show_bytes, show_seconds
+from colonnade.units import show_bytes, show_seconds, show_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -123,8 +123,10 @@ def comparison_table(
     to_target = "" if target is None else f"\nto {target:g}"
     shown = metric if _chosen_on_test(rows[0]) else f"{metric} on\ntest rows"
     columns = {shown: [_final(row) for row in rows]}
+    virtual = rows[0]["clock"] == "virtual"
     for key, name, show in COSTS:
-        columns[name + to_target] = [_cost(row, key, show) for row in rows]
+        heading = f"virtual {name}" if virtual and name == "time" else name
+        columns[heading + to_target] = [_cost(row, key, show) for row in rows]
     if target is not None:
         ratios = [row["speed_up"] for row in rows]
         columns["speed-\nup"] = ["–" if ratio is None else f"{ratio:.2f}×" for ratio in ratios]
@@ -168,6 +170,9 @@ def _cost(row: Mapping[str, Any], name: str, show: Callable[[float], str]) -> st
     mean = row[f"{name}_mean"]
     if mean is None:
         return "failed" if row["target"] is None else "missed"
+    if not mean and show is show_seconds:
+        # On a network without latency or costs nothing takes any time.
+        return "–"
     return show_spread(mean, row[f"{name}_deviation"], show, good, row["runs"])
 
 
@@ -218,7 +223,7 @@ def run_table(summary: Mapping[str, Any]) -> RenderableType:
         facts.add_row(f"to {summary['target']:g}", _to_target(summary))
     facts.add_row(
         "in all",
-        f"{show_seconds(summary['time_s'])}, {summary['rounds']} rounds "
+        f"{show_time(summary['time_s'], summary['clock'])}, {summary['rounds']} rounds "
         f"({summary['epochs']:.3g} epochs), {show_bytes(summary['bytes']['total'])}",
     )
     if summary["classes"]:
@@ -250,6 +255,7 @@ def _to_target(summary: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{show(summary[name])}{' rounds' if heading == 'rounds' else ''}"
         for name, heading, show in COSTS
+        if summary[name] or heading != "time"
     )
 
 
@@ -264,8 +270,8 @@ def _party_table(summary: Mapping[str, Any]) -> Table:
             name,
             str(updates["fresh"]),
             str(updates["local"]),
-            show_seconds(busy),
-            show_seconds(idle),
+            show_seconds(busy) if busy + idle else "–",
+            show_seconds(idle) if busy + idle else "–",
             f"{idle / (busy + idle):.0%}" if busy + idle else "–",
         )
     return table
