@@ -169,6 +169,17 @@ def test_a_connection_whose_writer_fails_is_ended():
     play(scene)
 
 
+def test_a_connection_that_is_ended_on_purpose_is_not_said_to_have_broken():
+    async def scene(world):
+        b = await Passive(world, "b").open()
+        world.ended = "the job is complete"
+        world.outlets["b"].retire()
+        await asyncio.wait_for(b.serving, 5)
+        assert world.watch.report.events == ["connected with b"]
+
+    play(scene)
+
+
 def test_silence_ends_a_connection_and_not_the_dialling(monkeypatch):
     monkeypatch.setattr(switchboard, "BEAT_S", 0.01)
 
