@@ -30,7 +30,7 @@ ADDRESS = re.compile(r"(bank\.example)?:7443")
 PATIENCE_S = 100
 VARIES = re.compile(
     r"^certificate|auc|^in all|%$|^\d{4}-|verified|\b[0-9a-f]{12}\b|Evaluate |Finish|^all "
-    r"|(before|from) round"
+    r"|(before|from) round|on the test rows"
 )
 """Lines with figures that are others each time: dates, scores, what depends on the best round."""
 FIGURE = re.compile(r"(auc|head) .*|\b[0-9a-f]{12}\b|[\d.,:-]*\d( (us|ms|s|min|kB|MB)\b)?")
