@@ -96,7 +96,7 @@ class Example:
             parties={"a": Party(role="active", optimizer={"name": "sgd", "lr": 0.01}),
                      "b": Party(optimizer={"name": "sgd", "lr": 0.01})},
             train=Train(epochs=1, batch_size=BATCH, evaluate_every="never"),
-            top=Top(),
+            top=Top(hidden=[]),
         )  # fmt: skip
         data = vertical(
             {"a": self.x[0].numpy(), "b": self.x[1].numpy()},

@@ -197,9 +197,9 @@ def test_set_reaches_every_party_with_a_star():
 def test_set_changes_a_part_of_what_the_file_leaves_out():
     text = "[parties.a]\nrole = 'active'\n[parties.b]\n"
     tables = tomllib.loads(text)
-    apply_sets(tables, ["parties.*.optimizer.momentum=0.9", "parties.b.model.embedding=3"])
+    apply_sets(tables, ["parties.*.optimizer.weight_decay=0.1", "parties.b.model.embedding=3"])
     job = from_tables(tables)
-    assert job.parties["a"].optimizer == {"name": "sgd", "lr": 0.1, "momentum": 0.9}
+    assert job.parties["a"].optimizer == Party().optimizer | {"weight_decay": 0.1}
     assert job.parties["b"].model == {"name": "mlp", "embedding": 3}
 
 

@@ -41,17 +41,18 @@ def random_rows(table, shape, classes):
     return vertical({"bank": draw(), "telco": draw()}, labels, test=8 / ROWS)
 
 
+LINEAR = Top(hidden=[])
 CASES = [
-    ({"name": "mlp2"}, (1, 14, 28), Top(), 10),
+    ({"name": "mlp2"}, (1, 14, 28), LINEAR, 10),
     ({"name": "mlp2"}, (1, 14, 28), Top(kind="agg"), 10),
-    ({"name": "fmnist_cnn"}, (1, 14, 28), Top(), 10),
+    ({"name": "fmnist_cnn"}, (1, 14, 28), LINEAR, 10),
     ({"name": "vgg_tiny"}, (3, 4, 32), Top(hidden=[512, 512], dropout=0.5), 10),
     ({"name": "vgg_tiny"} | AS_LOGITS, (3, 4, 32), Top(kind="agg"), 10),
-    ({"name": "vgg_small"}, (3, 16, 16), Top(), 10),
-    ({"name": "modelnet_cnn", "embedding": 8}, (2, 71, 71), Top(), 10),
-    ({"name": "lstm"}, (6, 3), Top(), 2),
-    ({"name": "wide_deep_categorical", "buckets": 500}, (5,), Top(bias=False), 2),
-    ({"name": "wide_deep_dense"}, (13,), Top(bias=False), 2),
+    ({"name": "vgg_small"}, (3, 16, 16), LINEAR, 10),
+    ({"name": "modelnet_cnn", "embedding": 8}, (2, 71, 71), LINEAR, 10),
+    ({"name": "lstm"}, (6, 3), LINEAR, 2),
+    ({"name": "wide_deep_categorical", "buckets": 500}, (5,), Top(hidden=[], bias=False), 2),
+    ({"name": "wide_deep_dense"}, (13,), Top(hidden=[], bias=False), 2),
     ({"name": "dssm", "buckets": 500}, (5,), Top(kind="dot"), 2),
 ]
 IDS = [f"{table['name']}-{top.kind}" for table, _, top, _ in CASES]

@@ -82,7 +82,9 @@ class Setting:
             validation=0,
             evaluate_plain=True,
         )
-        job = Job(name="cvfl-bytes", data=self.data, parties=parties, train=train, top=Top())
+        job = Job(
+            name="cvfl-bytes", data=self.data, parties=parties, train=train, top=Top(hidden=[])
+        )
         network = ("network.latency=50ms", "network.bandwidth=300mbit")
         return with_sets(job, f"train.stop={stop}", *network)
 

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from colonnade.comparison import Comparison
 from colonnade.data.speeds import costs_under, cpu_loads
-from colonnade.job.records import Compute, Costs, Job, Link, Network, Party, Train
+from colonnade.job.records import Compute, Costs, Job, Link, Network, Party, Top, Train
 from colonnade.reproduce import Reproduction, Say
 from colonnade.track.table import show_found
 from colonnade.trials import Task, Trial, train_all
@@ -119,6 +119,7 @@ def _job(costs: Mapping[str, Costs], wait: float, rate: float, method: Mapping[s
         train=train,
         network=Network(link=Link(latency=f"{int(wait * UNIT_NS / 2)}ns")),
         compute=Compute(overrides=dict(costs)),
+        top=Top(hidden=[]),
     )
 
 
