@@ -21,17 +21,14 @@ from colonnade.job.reading import (
     parse_toml,
     read_toml,
 )
-from colonnade.job.records import Compute, Costs, Job, Link, Network
+from colonnade.job.records import Compute, Costs, Job, Link, Network, Party
 from colonnade.job.texts import parse_method, parse_value
 from colonnade.job.trust import outside_names
 from colonnade.outside import check_allowed
 
 _SPLIT = {"network": ("link", Network, Link), "compute": ("costs", Compute, Costs)}
 _EITHER = {"epochs": "rounds", "rounds": "epochs"}
-_BEGUN: dict[str, dict[str, Any]] = {
-    "model": {"name": "mlp"},
-    "optimizer": {"name": "sgd", "lr": 0.1},
-}
+_BEGUN: dict[str, dict[str, Any]] = {"model": Party().model, "optimizer": Party().optimizer}
 """What a party has without such a table, for a `--set` that changes a part of it."""
 
 

@@ -159,7 +159,7 @@ class Party(Record, frozen=True, kw_only=True):
     view: str | None = None
     """Its part of each image: `left`, `bottom`, `top-left`, `strip 2/8`, `columns 0:3`."""
     model: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "mlp"})
-    optimizer: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "sgd", "lr": 0.1})
+    optimizer: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "adam", "lr": 5e-3})
     schedule: dict[str, Any] | None = None
     """A class of `torch.optim.lr_scheduler` and its options; `every` is `epoch` or `round`."""
     step: str | None = None
@@ -183,7 +183,8 @@ class Top(Record, frozen=True, kw_only=True):
     """The active party's fusion model (the `[top]` table)."""
 
     kind: Literal["split", "agg", "dot", "module"] = "split"
-    hidden: list[int] = msgspec.field(default_factory=list)
+    hidden: list[int] = msgspec.field(default_factory=lambda: [64])
+    """The hidden layers of `split`; the other kinds have none."""
     dropout: float = 0.0
     bias: bool = True
     module: str | None = None

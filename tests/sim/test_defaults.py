@@ -1,0 +1,43 @@
+"""A job that says nothing but who holds what: it must learn, with every method."""
+
+from __future__ import annotations
+
+import pytest
+
+from colonnade import Compute, Costs, Job, Link, Network, Party, Train, load, simulate
+from colonnade.data.assemble import assemble
+from colonnade.methods import known
+
+TIMED = ("flexvfl", "sync_min", "sync_max")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return assemble(load("digits"))
+
+
+def bare(name: str, method: str = "fedsgd") -> Job:
+    """Parties, metric and method of a built-in job; everything else is as by default."""
+    source = load(name)
+    options = {"timeout": "150ms"} if method in TIMED else {}
+    return Job(
+        parties={party: Party(role=entry.role) for party, entry in source.parties.items()},
+        method={"name": method} | options,
+        train=Train(metric=source.train.metric, labels="shared"),
+        network=Network(link=Link(latency="50ms")),
+        compute=Compute(costs=Costs(forward="10ms", backward="20ms", aggregate="10ms")),
+    )
+
+
+def final(job: Job, data) -> float:
+    return simulate(job, data).summary()["metric"]["final"]
+
+
+@pytest.mark.parametrize("method", known())
+def test_the_defaults_learn_with_every_method(method, digits):
+    """With SGD at 0.1 and a linear top most of them stay below 0.7."""
+    assert final(bare("digits", method), digits) > 0.8
+
+
+def test_the_defaults_learn_a_small_table():
+    assert final(bare("breast-cancer"), assemble(load("breast-cancer"))) > 0.98
