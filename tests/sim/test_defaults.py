@@ -29,15 +29,16 @@ def bare(name: str, method: str = "fedsgd") -> Job:
     )
 
 
-def final(job: Job, data) -> float:
-    return simulate(job, data).summary()["metric"]["final"]
+def reached(job: Job, data) -> float:
+    """On test rows, with the weights that were best on validation rows."""
+    return simulate(job, data).summary()["metric"]["test"]
 
 
 @pytest.mark.parametrize("method", known())
 def test_the_defaults_learn_with_every_method(method, digits):
-    """With SGD at 0.1 and a linear top most of them stay below 0.7."""
-    assert final(bare("digits", method), digits) > 0.8
+    """With SGD at 0.1 and a linear top FedSGD, VAFL and PASTA stay below 0.5."""
+    assert reached(bare("digits", method), digits) > 0.8
 
 
 def test_the_defaults_learn_a_small_table():
-    assert final(bare("breast-cancer"), assemble(load("breast-cancer"))) > 0.98
+    assert reached(bare("breast-cancer"), assemble(load("breast-cancer"))) > 0.98
