@@ -15,7 +15,6 @@ The active party's also has `history.parquet`, `rounds.parquet`, `classes.json` 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from pathlib import Path
@@ -26,6 +25,14 @@ import msgspec
 from colonnade.errors import RequestError
 from colonnade.track.private import write_whole
 from colonnade.track.run import PartyRun, read_timeline, save_party, save_timeline
+
+try:
+    import fcntl
+except ImportError:
+    raise RequestError(
+        "a party of a network runs on Linux and macOS only, because this system has no file locks "
+        "as Unix has them: use WSL, or simulate the job"
+    ) from None
 
 
 class PartyFolder:
