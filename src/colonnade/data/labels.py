@@ -14,6 +14,8 @@ Task = Literal["binary", "multiclass", "regression"]
 
 _CLASSES_MAX = 10_000
 """More distinct values than this are measurements, or ids, but hardly classes."""
+_CLASSES_FEW = 100
+"""So many may be classes even where most have a single row."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,11 @@ def _codes(values: npt.NDArray[Any], task: Task | None) -> Encoded:
         raise DataError(
             f"the labels have {len(known)} distinct values, too many for classes: "
             "use a regression loss, such as 'mse', or another label column"
+        )
+    if task is None and len(known) > _CLASSES_FEW and 2 * len(known) > len(values):
+        raise DataError(
+            f"the labels have {len(known)} distinct values in {len(values)} rows, too many for "
+            "classes: use a regression loss (train.loss = 'mse'), or another label column"
         )
     if task == "binary" and len(known) > 2:
         raise DataError(
