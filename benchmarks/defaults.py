@@ -1,6 +1,6 @@
 """How good the defaults are: jobs that say nothing but who holds what, on every data set.
 
-    python -m benchmarks.defaults                    all data sets and candidates, two seeds; an hour
+    python -m benchmarks.defaults                    everything, two seeds: about an hour
     python -m benchmarks.defaults --data bank,adult  some data sets
     python -m benchmarks.defaults --smoke            one small data set, two epochs
 
