@@ -46,6 +46,7 @@ validation = 0.0
 
 [top]
 kind = "split"
+hidden = []
 
 [parties.bank]
 role = "active"
