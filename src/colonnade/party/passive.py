@@ -77,7 +77,7 @@ class Passive(Program):
 
     async def _drain(self) -> None:
         """Take in everything that is here."""
-        while self.world.pending():
+        while self.world.pending() and not self._saves_next():
             received = await self.world.receive()
             assert received is not None
             self._accept(received[1])
@@ -126,6 +126,9 @@ class Passive(Program):
     async def _act(self) -> bool:
         """Do the first thing that applies; True when the job is over."""
         view = self.view
+        if self._saves_next():
+            await self._heed(self.barriers.popleft())
+            return False
         exchange = None
         if self.holds and not (self.yields and view.replies):
             exchange = self.method.local.next(view)
@@ -158,6 +161,11 @@ class Passive(Program):
             assert received is not None
             self._accept(received[1])
         return False
+
+    def _saves_next(self) -> bool:
+        """Whether the party rests and was called to save: what comes behind that call belongs to
+        the time after it, and is not taken in before."""
+        return self.resting and bool(self.barriers)
 
     def _goes_on(self) -> bool:
         view = self.view
