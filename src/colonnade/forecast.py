@@ -86,7 +86,7 @@ def forecast(me: Participant, emulation: Emulation | None = None) -> Forecast:
     >>> from colonnade.participation import participant
     >>> found = forecast(participant(load("digits", ["train.rounds=5"]), "lab"))
     >>> [(e["kind"], e["messages"]) for e in found.entries if e["direction"] == "sent"]
-    [('Embedding', 5), ('EvaluationEmbedding', 2), ('Hello', 1)]
+    [('Embedding', 5), ('EvaluationEmbedding', 2), ('Finish', 1), ('Hello', 1)]
     """
     scene = _Scene.of(me, emulation)
     whole = scene.contract(scene.job.train)

@@ -186,18 +186,12 @@ class _Part:
             self.watch.note(f"goes on from {where}", again=start if start else None)
 
     def _receipt(self, peer: str) -> bytes:
-        return msgspec.json.encode([entry for entry in self._crossed() if entry["peer"] == peer])
-
-    def _crossed(self) -> list[Entry]:
-        """The own ledger, with what was under way when the job ended and came for nothing."""
-        ledger = self.world.ledger.copy()
-        for sender, message, size in self.world.inbox:
-            ledger.count(sender, "received", type(message), size)
-        return ledger.entries()
+        entries = self.world.ledger.entries()
+        return msgspec.json.encode([entry for entry in entries if entry["peer"] == peer])
 
     def _reconcile(self) -> dict[str, list[str]]:
         """Compare the peers' receipts with the own ledger; they come from outside."""
-        mine = self._crossed()
+        mine = self.world.ledger.entries()
         found: dict[str, list[str]] = {}
         for peer, receipt in self.world.goodbyes.items():
             try:

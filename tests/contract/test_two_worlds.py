@@ -88,6 +88,28 @@ def assert_equal(one, other):
     assert one["ledger"] == other["ledger"]
 
 
+AHEAD = {
+    "pasta": {"name": "pasta"},
+    "vafl": {"name": "vafl"},
+    "celu, pipelined": {"name": "celu", "window": "pipelined:3"},
+}
+
+
+@pytest.mark.parametrize("world", [networked, lossy])
+@pytest.mark.parametrize("method", AHEAD)
+def test_both_ends_count_what_is_under_way_at_an_early_end(method, world):
+    case = small(3, method=AHEAD[method], rounds=40, evaluate_every="5 rounds",
+                 metric="accuracy", target=0.1, stop="target")  # fmt: skip
+    case.job = with_network(case.job, latency="30ms")
+    ledger = world(case)["ledger"]
+    mirror = {"sent": "received", "received": "sent"}
+    for passive in case.job.passives:
+        own = [(e["direction"], e["kind"], e["messages"], e["bytes"]) for e in ledger[passive]]
+        theirs = [(mirror[e["direction"]], e["kind"], e["messages"], e["bytes"])
+                  for e in ledger[case.job.active] if e["peer"] == passive]  # fmt: skip
+        assert sorted(own) == sorted(theirs)
+
+
 @pytest.mark.parametrize("world", [networked, lossy])
 @pytest.mark.parametrize("every", [None, 7])
 @pytest.mark.parametrize("method", LOCKSTEP)

@@ -319,3 +319,15 @@ def test_a_run_folder_can_be_read_again(tmp_path):
     )
     assert made.frame().shape[0] == 2
     assert made.plot("bytes").data[0].y[-1] == made.history[-1]["accuracy"]
+
+
+def test_the_end_does_not_overtake_the_last_reply():
+    """A passive party fills the wait for its last reply with local updates, as every wait before:
+    the news that the job is over comes after the reply, and not before."""
+    case = small(2, method={"name": "celu", "w": 3, "r": 4}, rounds=19)
+    run = simulate(with_network(case.job, latency="300ms"), case.data, case.modules)
+    waits, locals_ = [], 0
+    for _, action, _ in run.parties["p0"].actions:
+        locals_ = {"send": 0, "local": locals_ + 1}.get(action, locals_)
+        waits += [locals_] if action == "fresh" else []
+    assert waits[-3:] == waits[-6:-3] == [1, 1, 7]

@@ -121,14 +121,14 @@ def test_a_long_job_is_worked_out_from_its_first_rounds(monkeypatch, sets):
 
 
 def test_the_time_is_that_of_the_link():
-    """A greeting there and back, then every round there and back."""
+    """A greeting there and back, every round there and back, and the last word."""
     sets = ("compute.forward=0ms", "compute.backward=0ms", "compute.aggregate=0ms")
     job = digits("network.bandwidth=100gbit", "train.evaluate_every=never", *sets)
-    assert seen_by(job, "lab").time_s == pytest.approx(31 * 0.2, rel=1e-3)
+    assert seen_by(job, "lab").time_s == pytest.approx(31.5 * 0.2, rel=1e-3)
     me = participant(job, "lab")
     # The insurer's link is as the job states it.
-    assert forecast(me, Emulation(latency_ns=10**9)).time_s == pytest.approx(31 * 2, rel=1e-3)
-    assert forecast(me, Emulation(latency_ns=1000)).time_s == pytest.approx(31 * 0.2, rel=1e-3)
+    assert forecast(me, Emulation(latency_ns=10**9)).time_s == pytest.approx(31.5 * 2, rel=1e-3)
+    assert forecast(me, Emulation(latency_ns=1000)).time_s == pytest.approx(31.5 * 0.2, rel=1e-3)
     slow = forecast(me, Emulation(rate_bits=8_000))
     size = sum(entry["bytes"] for entry in slow.entries)
     assert slow.time_s == pytest.approx(size / 1000, rel=0.05)
@@ -176,7 +176,7 @@ def test_the_command_shows_it(capsys):
     report = json.loads(capsys.readouterr().out)
     assert report["rows"] == 1294 and report["certificate"] is None
     sent = [row for row in report["traffic"] if row["direction"] == "sent"]
-    assert [row["kind"] for row in sent] == ["Embedding", "EvaluationEmbedding", "Hello"]
+    assert [row["kind"] for row in sent] == ["Embedding", "EvaluationEmbedding", "Finish", "Hello"]
     assert sent[0]["round_messages"] == 1 and sent[1]["round_messages"] is None
     assert report["totals"]["sent"]["all"] == sum(row["bytes"] for row in sent)
     assert report["most"] == {row["kind"]: [row["messages"], row["bytes"]] for row in sent[:2]}

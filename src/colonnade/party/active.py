@@ -63,6 +63,8 @@ class Active(ActiveWork):
         self.reason: str | None = None
         """Why the job ends, once it does."""
         self.detail = ""
+        self.finishing: set[str] = set()
+        """Who has not said yet that nothing more comes of it."""
 
     async def run(self) -> Outcome:
         """Prepare, loop, end the job for everybody."""
@@ -76,9 +78,13 @@ class Active(ActiveWork):
                 await self.rest.heed()
         assert self.reason is not None
         best = self.evaluations.best
-        with self.world.off_clock():
+        with self.world.off_clock(in_order=True):
             for peer, last in self.view.answered.items():
                 await self.world.send(peer, Finish(last, best, self.reason, self.detail))
+                self.finishing.add(peer)
+            # What was under way is counted here too, though nothing is made of it.
+            while self.finishing:
+                await self.receive()
         return await self.end(best, self.reason, self.detail)
 
     def state(self, ledger: Ledger) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from colonnade.wire.messages import (
     Embedding,
     EvaluationEmbedding,
     Failure,
+    Finish,
     Leave,
     Message,
     Status,
@@ -59,6 +60,11 @@ def accept(program: Active, sender: str, message: Message) -> None:
         program.rest.leaving.append(sender)
     elif isinstance(message, Barrier):
         program.rest.accept(sender)
+    elif isinstance(message, Finish) and sender in program.finishing:
+        if message.round != (newest := program.view.arrived[sender]):
+            fault = f"{sender} says that its last round was {message.round}, and sent {newest}"
+            raise BreachError(sender, fault)
+        program.finishing.remove(sender)
     elif isinstance(message, Failure):
         raise PartyError(f"{sender} failed: {message.reason}")
     else:
@@ -68,6 +74,8 @@ def accept(program: Active, sender: str, message: Message) -> None:
 
 def waiting_for(program: Active) -> str:
     """For whom the active party waits, and for what."""
+    if program.finishing:
+        return f"{', '.join(sorted(program.finishing))}: to end the job too"
     if program.view.round == program.view.rounds or program.reason is not None:
         return f"{', '.join(program.evaluations.missing())}: evaluation embeddings"
     if late := program.uploads.missing():

@@ -73,6 +73,9 @@ class Passive(Program):
                 await self._drain()
             self.view.now_ns = self.world.now()
         assert self.finish is not None
+        last_word = Finish(self.view.sent - 1, self.finish.best, self.finish.reason)
+        with self.world.off_clock(in_order=True):
+            await self.world.send(self.active, last_word)
         return await self.end(self.finish.best, self.finish.reason, self.finish.detail)
 
     async def _drain(self) -> None:

@@ -268,11 +268,12 @@ class EvaluationEmbedding(TensorMessage, frozen=True):
 
 
 class Finish(Control, frozen=True):
-    """The job is over."""
+    """The job is over. A passive party answers when it is done, and sends nothing after that."""
 
     KIND = 6
     round: int
-    """The last round that gets a reply: use it, and forget what was sent beyond it."""
+    """The last round that gets a reply: use it, and forget what was sent beyond it. In the answer
+    the last round that was sent."""
     best: int
     """The round whose weights are the result; -1 when nothing was judged."""
     reason: str

@@ -110,6 +110,8 @@ class World(Protocol):
         """Do the work and charge the party's time for it, unless it is `UNCHARGED`."""
         ...
 
-    def off_clock(self) -> AbstractContextManager[None]:
-        """Inside, work and messages are not charged: for what only measures the training."""
+    def off_clock(self, in_order: bool = False) -> AbstractContextManager[None]:
+        """Inside, work, messages and waiting are not charged: for what only measures the training.
+
+        With `in_order` a message still comes after those that were sent before it."""
         ...

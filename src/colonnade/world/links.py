@@ -101,7 +101,7 @@ class Pipe:
     random: np.random.Generator
     rules: Sequence[Rule] = ()
     _free_ns: int = 0
-    _last_arrival_ns: int = 0
+    last_arrival_ns: int = 0
     _count: int = field(default=0)
 
     @classmethod
@@ -136,9 +136,9 @@ class Pipe:
         arrival = left_ns + self.latency.at(now_ns)
         if self.jitter_ns:
             arrival += int(self.random.integers(self.jitter_ns + 1))
-        if arrival > self._last_arrival_ns:
-            self._last_arrival_ns = arrival
-        return self._last_arrival_ns
+        if arrival > self.last_arrival_ns:
+            self.last_arrival_ns = arrival
+        return self.last_arrival_ns
 
     def _judge(self, sender: str, to: str, kind: str, now_ns: int) -> Verdict:
         envelope = Envelope(sender, to, kind, self._count, now_ns)

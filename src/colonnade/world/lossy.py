@@ -63,7 +63,7 @@ class LossyWorld(SimulatedWorld):
         self.wake += 1
         self._heard_ns = self._kernel.now_ns
         self._why: str | None = None
-        self._off_clock = 0
+        self._off_clock, self._in_order = 0, False
         incarnation = self.incarnation
         self._kernel.call_at(self._kernel.now_ns, lambda: self._tick(incarnation))
 

@@ -227,8 +227,8 @@ class NetworkWorld(Switchboard):
         self._gave_way_ns = self.now()
 
     @contextmanager
-    def off_clock(self) -> Iterator[None]:
-        """Over the network everything takes the time it takes."""
+    def off_clock(self, in_order: bool = False) -> Iterator[None]:
+        """Over the network everything takes the time it takes, and comes in order."""
         yield
 
     async def part(self, settled: Callable[[], None]) -> None:

@@ -60,6 +60,7 @@ class SimulatedWorld:
         self._codec = Codec(kernel.job.limits.message_bytes)
         self._costs = _read_costs(kernel.job.compute.of(me))
         self._off_clock = 0
+        self._in_order = False
 
     def token(self) -> str:
         """The next number, so that a simulation is the same each time."""
@@ -97,7 +98,7 @@ class SimulatedWorld:
             self.blocked = False
         kind = type(message)
         self.ledger.count(to, "sent", kind, len(frame))
-        route.put(frame, kind.__name__, self._off_clock > 0)
+        route.put(frame, kind.__name__, self._off_clock > 0, self._in_order)
 
     async def receive(
         self, until: int | None = None, waiting_for: Callable[[], str] | None = None
@@ -165,13 +166,16 @@ class SimulatedWorld:
         return result
 
     @contextmanager
-    def off_clock(self) -> Iterator[None]:
-        """Charge nothing: messages arrive at the same instant, work takes no time."""
+    def off_clock(self, in_order: bool = False) -> Iterator[None]:
+        """Charge nothing: messages arrive at the same instant, or with the last one that is still
+        under way; work takes no time."""
+        before, self._in_order = self._in_order, in_order
         self._off_clock += 1
         try:
             yield
         finally:
             self._off_clock -= 1
+            self._in_order = before
 
     async def _idle(self, waiting_for: Callable[[], str]) -> None:
         since = self._kernel.now_ns
@@ -179,7 +183,7 @@ class SimulatedWorld:
         await _suspend()
         self.waiting = None
         now_ns = self._kernel.now_ns
-        if now_ns > since:
+        if now_ns > since and not self._off_clock:
             self.idle_ns += now_ns - since
             self.spans.append(("wait", since, now_ns))
 

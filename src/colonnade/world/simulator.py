@@ -55,11 +55,12 @@ class Route:
         self.stalled: deque[bytearray] = deque()
         """Messages that have arrived while the inbox was full."""
 
-    def put(self, frame: bytearray, kind: str, at_once: bool) -> None:
-        """Carry a frame; off-clock messages arrive at once."""
+    def put(self, frame: bytearray, kind: str, at_once: bool, in_order: bool = False) -> None:
+        """Carry a frame; off-clock messages arrive at once, or when those before them have."""
         kernel = self.kernel
         if at_once:
-            arrivals: tuple[int, ...] = (kernel.now_ns,)
+            least_ns = self.pipe.last_arrival_ns if in_order else 0
+            arrivals: tuple[int, ...] = (max(kernel.now_ns, least_ns),)
         elif self.pipe.rules:
             names = self.sender.me, self.to.me
             arrivals = self.pipe.arrivals(*names, kind, len(frame), kernel.now_ns)
