@@ -54,16 +54,19 @@ class Route:
         """Messages sent and not yet in the receiver's inbox."""
         self.stalled: deque[bytearray] = deque()
         """Messages that have arrived while the inbox was full."""
+        self._ruled_ns = 0
+        """When the last message arrives of those that rules were asked about."""
 
     def put(self, frame: bytearray, kind: str, at_once: bool, in_order: bool = False) -> None:
         """Carry a frame; off-clock messages arrive at once, or when those before them have."""
         kernel = self.kernel
         if at_once:
-            least_ns = self.pipe.last_arrival_ns if in_order else 0
+            least_ns = max(self.pipe.last_arrival_ns, self._ruled_ns) if in_order else 0
             arrivals: tuple[int, ...] = (max(kernel.now_ns, least_ns),)
         elif self.pipe.rules:
             names = self.sender.me, self.to.me
             arrivals = self.pipe.arrivals(*names, kind, len(frame), kernel.now_ns)
+            self._ruled_ns = max(self._ruled_ns, *arrivals, 0)
         else:
             arrivals = (self.pipe.arrival(len(frame), kernel.now_ns),)
         for arrival in arrivals:
