@@ -60,7 +60,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
     >>> from colonnade.job import load
     >>> from colonnade.job.party_file import PartyFile
     >>> look_ahead(load("digits"), "lab", PartyFile(), Line())["totals"]["sent"]["control"]
-    164
+    192
     """
     from colonnade.cli.keys import certificate_report
     from colonnade.forecast import forecast
