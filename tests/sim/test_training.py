@@ -102,7 +102,7 @@ def test_patience_ends_the_run():
 
 
 def test_divergence_ends_the_run_readably(tmp_path):
-    case = small(3, rounds=50, optimizer={"name": "sgd", "lr": 1e300})
+    case = small(3, rounds=50, dtype="float32", optimizer={"name": "sgd", "lr": 1e38})
     with pytest.warns(UserWarning, match="the training diverged after .*: lower the learning"):
         diverged = run(case)
     assert diverged.status == "diverged"
@@ -147,7 +147,7 @@ def test_sample_weights_of_nought_leave_rows_out():
         job, parties={"a": job.parties["p1"], "b": job.parties["p0"]}, top=Top(kind="agg"),
         train=Train(rounds=30, batch_size=24, shuffle="never", evaluate_every="never",
                     dtype="float64"))  # fmt: skip
-    test = {"test_features": {n: v[:2] for n, v in x.items()}, "test_labels": [0, 1]}
+    test = {"test_features": {n: v[:2] for n, v in x.items()}, "test_labels": [0, 1], "validation": 0}
     rows = slice(0, 24)
     full = vertical({n: v[rows] for n, v in x.items()}, y[rows], weights=weights[rows], **test)
     kept = np.flatnonzero(weights[rows])
@@ -240,7 +240,7 @@ def test_regression_end_to_end():
 
 def test_extra_metrics_are_recorded():
     made = simulate(load("digits", ["train.epochs=1", "train.extra_metrics=['f1', 'top5']"]))
-    assert {"accuracy", "f1", "top5", "test_loss"} <= set(made.history[-1])
+    assert {"accuracy", "f1", "top5", "validation_loss"} <= set(made.history[-1])
 
 
 class Half(Uniform):

@@ -78,9 +78,10 @@ def test_target_and_patience_go_by_the_validation_rows():
 
 
 def test_a_run_that_diverges_is_not_tested():
-    case = small(3, validation=0.25, rounds=24, evaluate_every="1 round",
-                 optimizer={"name": "sgd", "lr": 1e160})  # fmt: skip
-    run = simulate(case.job, case.data, case.modules)
+    case = small(3, validation=0.25, rounds=24, evaluate_every="1 round", dtype="float32",
+                 optimizer={"name": "sgd", "lr": 1e38})  # fmt: skip
+    with pytest.warns(UserWarning, match="the training diverged"):
+        run = simulate(case.job, case.data, case.modules)
     assert run.status == "diverged" and run.test == {} and run.tested() is None
 
 

@@ -68,7 +68,7 @@ def test_two_rounds_move_every_weight(table, shape, top, classes, method):
     bottom = build(table, shape, "here")
     resting = {f"bottom.{name}" for name in undone(bottom, table) | counters(bottom)}
     assert (run.rounds, run.status) == (2, "end")
-    assert all(np.isfinite(row["test_loss"]) for row in run.history)
+    assert all(np.isfinite(row["validation_loss"]) for row in run.history)
     for party, weights in run.weights.items():
         for name, tensor in weights.items():
             assert torch.isfinite(tensor).all(), name
