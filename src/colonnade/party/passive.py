@@ -58,8 +58,6 @@ class Passive(Program):
         self.barriers: deque[Barrier] = deque()
         """Where rounds are a party's own: the calls to come to rest, and then to save."""
         self.resting = False
-        self.later: list[Evaluate] = []
-        """Questions that came after a call to save which is not heeded yet."""
         self.finish: Finish | None = None
 
     async def run(self) -> Outcome:
@@ -102,9 +100,6 @@ class Passive(Program):
                     "the method's timeout"
                 )
             self.view.agreed = message.updates
-        elif isinstance(message, Evaluate) and self.resting and self.barriers:
-            # Asked after the call to save: what is saved must not know of it.
-            self.later.append(message)
         elif isinstance(message, Evaluate):
             newest = self.view.sent - len(self.in_flight) - 1
             self.questions.accept(message, self.in_flight, newest)
@@ -202,9 +197,6 @@ class Passive(Program):
             await self.world.send(self.active, Barrier(barrier.round))
         else:
             await self.save(barrier.round, self.world.ledger, barrier.leaving)
-            later, self.later = self.later, []
-            for question in later:
-                self._accept(question)
 
     async def _reopen(self) -> None:
         """After a rest: all batches but one that the window holds."""
