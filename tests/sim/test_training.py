@@ -147,7 +147,8 @@ def test_sample_weights_of_nought_leave_rows_out():
         job, parties={"a": job.parties["p1"], "b": job.parties["p0"]}, top=Top(kind="agg"),
         train=Train(rounds=30, batch_size=24, shuffle="never", evaluate_every="never",
                     dtype="float64"))  # fmt: skip
-    test = {"test_features": {n: v[:2] for n, v in x.items()}, "test_labels": [0, 1], "validation": 0}
+    held = {n: v[:2] for n, v in x.items()}
+    test = {"test_features": held, "test_labels": [0, 1], "validation": 0}
     rows = slice(0, 24)
     full = vertical({n: v[rows] for n, v in x.items()}, y[rows], weights=weights[rows], **test)
     kept = np.flatnonzero(weights[rows])
