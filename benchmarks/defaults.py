@@ -70,7 +70,7 @@ def job_of(name: str, candidate: Candidate, seed: int, epochs: int | None) -> Jo
 def measure(
     names: Sequence[str], candidates: Sequence[Candidate], seeds: Sequence[int], epochs: int | None
 ) -> list[list[str]]:
-    """A row for each data set: the mean metric of every candidate."""
+    """A row for each candidate: its mean metric on every data set."""
     tasks: list[Task] = [
         (f"{name}/{number}", job_of(name, candidate, seed, epochs), None)
         for name in names
@@ -82,8 +82,8 @@ def measure(
         final = 0.0 if trial.bad or not trial.summary else trial.summary["metric"]["final"]
         finals.setdefault(trial.label, []).append(final)
     return [
-        [name, *(f"{fmean(finals[f'{name}/{number}']):.4f}" for number in range(len(candidates)))]
-        for name in names
+        [title(candidate), *(f"{fmean(finals[f'{name}/{number}']):.3f}" for name in names)]
+        for number, candidate in enumerate(candidates)
     ]
 
 
@@ -106,15 +106,15 @@ def main(words: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(words)
     console = Console()
     if asked.smoke:
-        candidates, rows = CANDIDATES[:2], measure(["breast-cancer"], CANDIDATES[:2], [0], 2)
+        names, rows = ["breast-cancer"], measure(["breast-cancer"], CANDIDATES[:2], [0], 2)
     else:
         seeds = [int(seed) for seed in asked.seeds.split(",")]
         names = present(asked.data.split(","), console)
-        candidates, rows = CANDIDATES, measure(names, CANDIDATES, seeds, None)
+        rows = measure(names, CANDIDATES, seeds, None)
     table = Table(title="Defaults: the metric on validation rows")
-    table.add_column("data")
-    for candidate in candidates:
-        table.add_column(title(candidate), justify="right")
+    table.add_column("optimizer and top")
+    for name in names:
+        table.add_column(name, justify="right")
     for row in rows:
         table.add_row(*row)
     console.print(table)
