@@ -8,6 +8,7 @@ from colonnade import methods
 from colonnade.ceiling import ceiling
 from colonnade.cli.options import read_job
 from colonnade.forecast import forecast
+from colonnade.job.kinds import CONTROL
 from colonnade.job.party_file import own_job
 from colonnade.job.policy import Policy
 from colonnade.participation import participant
@@ -51,7 +52,7 @@ def check(job):
     for name in job.passives:
         left = sent(ledgers[name])
         assert left == sent(forecast(parties[name]).entries)
-        assert {kind: left[kind] for kind in left if kind != "Hello"} == ceiling(parties[name])
+        assert {kind: left[kind] for kind in left if kind not in CONTROL} == ceiling(parties[name])
         assert left["EvaluationEmbedding"][0] == 3 * 2 + 1
 
 
@@ -71,5 +72,5 @@ def test_a_run_by_the_clock_never_sends_more_than_the_dry_run_allows(method):
     for name in parties["clinic"].job.passives:
         most = ceiling(parties[name])
         for kind, (messages, size) in sent(ledgers[name]).items():
-            if kind != "Hello":
+            if kind not in CONTROL:
                 assert messages <= most[kind][0] and size <= most[kind][1], (name, kind)
