@@ -11,8 +11,9 @@ import pytest
 from colonnade.errors import RefusedError, RequestError
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Failure, Hello, Terms
-from colonnade.world import door, tls
+from colonnade.world import dialer, door, tls
 from colonnade.world.line import Emulation
+from colonnade.world.processes import free_port
 from colonnade.world.segment import LAST, PROTOCOL, Kind, Segment
 from tests.netrun import identities
 from tests.scene import case, play, scene, set_job, speak, wire
@@ -42,7 +43,7 @@ def greeting(**fields):
         ({"test_rows": 0}, "p2 has 48 training, 0 validation and 0 test rows"),
         ({"fingerprint": "other"}, "p2 and p1 have as many rows, but other ids or another order"),
         ({"width": 0}, "the embedding of p2 is 0 wide"),
-        ({"width": 1 << 40}, "and may be 1 to 1048576"),
+        ({"width": 1 << 40}, "is 1099511627776 wide, and p1 takes 1 to 524288"),
         ({"party": "p0"}, "p2 did not introduce itself"),
     ],
 )
@@ -213,5 +214,26 @@ def test_a_port_is_listened_at_once():
             active = await s.start("p1")
             with pytest.raises(RequestError, match=r"cannot listen at 127\.0\.0\.1:\d+: it is in"):
                 await door.Door(active.world, s.known["p1"]).open(s.address)
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize(("patience_ns", "said"), [(10**15, False), (0, True)])
+def test_that_nobody_listens_yet_is_said_only_when_it_lasts(monkeypatch, patience_ns, said):
+    monkeypatch.setattr(dialer, "NOT_YET_NS", patience_ns)
+    tried, connect = [], dialer.Dialer._connect
+
+    async def noted(self):
+        tried.append(await connect(self))
+        return tried[-1]
+
+    monkeypatch.setattr(dialer.Dialer, "_connect", noted)
+
+    async def whole():
+        async with scene(case()) as s:
+            s.address = f"127.0.0.1:{free_port()}"
+            early = await s.start("p2")
+            await s.until(lambda: len(tried) > 1)
+            assert early.said("nobody listens") == said
 
     asyncio.run(whole())

@@ -80,6 +80,14 @@ def test_ids_that_differ_by_their_zeros_are_not_the_same(files):
         assemble(files.job(tables=tables))
 
 
+def test_ids_that_differ_by_spaces_are_said_to_do_so(files):
+    spaced = [f"c{index:03} " for index in range(COUNT)]
+    tables = files.changed("bank", id=spaced)
+    tables |= files.changed("telco", key=[name.strip() for name in spaced])
+    with pytest.raises(DataError, match="alike but for spaces at their ends"):
+        assemble(files.job(tables=tables))
+
+
 def test_codes_are_categories_in_training_rows_and_test_rows(files):
     train = "key,branch\n" + "".join(f"{name},00{n % 2}84\n" for n, name in enumerate(IDS))
     test = "key,branch\n" + "".join(f"{name},{[84, 10284][n % 2]}\n" for n, name in enumerate(IDS))

@@ -22,7 +22,8 @@ def unequal(kind: str, first: str, first_count: int, second: str, second_count: 
     """
     return DataError(
         f"unequal row counts: {first} has {first_count} {kind}, {second} has {second_count}: "
-        "keep only the rows that every party has, in the same order"
+        "keep only the rows that every party has; arrays must be in one order, tables are "
+        "matched by id"
     )
 
 

@@ -190,14 +190,22 @@ def check_aligned(parts: Sequence[FileRows]) -> None:
 def _different_ids(first: FileRows, second: FileRows) -> DataError:
     alone = pc.filter(first.ids, pc.invert(pc.is_in(first.ids, value_set=second.ids)))
     cure = "keep only the rows with common ids in every party's table"
-    if _without_zeros(first).equals(_without_zeros(second)):
-        cure = "they are alike but for zeros in front, so write them the same way in both tables"
+    for slip, pattern, kept in _SLIPS:
+        if _without(first, pattern, kept).equals(_without(second, pattern, kept)):
+            cure = f"they are alike but for {slip}, so write them the same way in both tables"
     return DataError(
         f"different ids: {first.name} has the row '{alone[0].as_py()}' and {second.name} does not "
         f"({len(alone)} such rows): {cure}"
     )
 
 
-def _without_zeros(rows: FileRows) -> pa.Array:
-    bare = pc.replace_substring_regex(rows.ids, r"^0+([0-9])", r"\1")
+_SLIPS = (
+    ("zeros in front", r"^0+([0-9])", r"\1"),
+    ("spaces at their ends", r"^\s+|\s+$", ""),
+)
+"""How ids of the same rows come to differ: in what, a pattern for it, and what is kept of it."""
+
+
+def _without(rows: FileRows, pattern: str, kept: str) -> pa.Array:
+    bare = pc.replace_substring_regex(rows.ids, pattern, kept)
     return bare.take(pc.sort_indices(bare))

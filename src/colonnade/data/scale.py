@@ -58,5 +58,6 @@ def _targets(labels: Labels | None) -> str:
         return ""
     return (
         f"the targets are far from unit scale (their root mean square is {size:.3g}), and the "
-        "training may diverge: standardise them first, and scale predictions back"
+        "training may diverge or learn next to nothing: standardise them first, and scale "
+        "predictions back"
     )

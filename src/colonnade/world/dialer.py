@@ -21,6 +21,7 @@ from colonnade.world.probe import shown_certificate
 from colonnade.world.proxy import proxy_option
 from colonnade.world.session import Kind, Segment
 from colonnade.world.tls import (
+    NOBODY,
     channel_credentials,
     channel_options,
     explain,
@@ -30,6 +31,8 @@ from colonnade.world.tls import (
 
 PAUSE_S, PAUSE_MAX_S = 0.1, 5.0
 """Between two tries; twice as long each time, until a connection holds."""
+NOT_YET_NS = 10_000_000_000
+"""Parties start when they like: for so long nobody need be told that the active one has not."""
 LAST_WORD_S = 1.0
 """How long it may take to say why the active party is not listened to any more."""
 
@@ -67,6 +70,7 @@ class Dialer:
         (self._active,) = world.peers
         self._said = ""
         """What was said last of why there is no connection."""
+        self._unheard_since_ns = world.now()
         self._keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
         self._keyring.on_change = self._look_again
         self._name = server_name or dns_name(self._active)
@@ -86,11 +90,16 @@ class Dialer:
         while self._world.fault is None:
             held, details = await self._connect()
             pause_s = PAUSE_S if held else min(2 * pause_s, PAUSE_MAX_S)
+            if held:
+                self._unheard_since_ns = self._world.now()
             self._explain("" if held else details)
             await asyncio.sleep(pause_s)
 
     def _explain(self, details: str) -> None:
         """Say why there is no connection, once, and give up where that will not mend itself."""
+        early = self._world.now() - self._unheard_since_ns < NOT_YET_NS
+        if early and NOBODY in details:
+            return
         fault = explain(details, self._active) if details else ""
         if fault and fault != self._said:
             self._world.watch.report.event(f"{self._address}: {fault}")

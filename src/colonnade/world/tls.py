@@ -49,6 +49,8 @@ _ANOTHER = (
     "who answers has a certificate, but not that of {0}: look at the address, and at the name of "
     "the active party in the job"
 )
+NOBODY = "Connection refused"
+"""What gRPC says where nothing listens."""
 _CLOSED = (
     "{0}, or a relay before it, closed the connection as it began: see whether it accepts this "
     "party's certificate"
@@ -73,7 +75,7 @@ REASONS = (
     ),
     ("Socket closed", _CLOSED),
     ("Connection reset", _CLOSED),
-    ("Connection refused", "nobody listens at the address of {0}: see whether {0} has started"),
+    (NOBODY, "nobody listens at the address of {0}: see whether {0} has started"),
 )
 """Why a connection did not come about: a part of what gRPC says, and what it means."""
 
