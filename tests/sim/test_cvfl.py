@@ -95,6 +95,60 @@ def test_cvfl_is_its_algorithm(q, label_only, compressor):
     assert run.summary()["updates"]["p0"] == {"fresh": 50, "local": 50 * (q - 1)}
 
 
+class ByImportance(Algorithm1):
+    """The columns of an embedding that are sent are those with the largest |Σ_i ∂ℓ/∂h_i| in the
+    first update of the round before, at the active party as at all others."""
+
+    def __init__(self, case, q, compressor):
+        super().__init__(case, q, compressor)
+        self.importance, self.newest = {}, {}
+
+    def squeeze(self, tensor, sender, role, receiver, round, rows):
+        key = Key(self.case.job.seed, sender, role, receiver)
+        known = self.importance.get(sender) if role == "embedding" else None
+        packed = self.compressor.encoder(key).encode(tensor, Occasion(round, rows, known))
+        return decode(packed).clone()
+
+    def round(self, round, rows):
+        self.noted = set()
+        super().round(round, rows)
+
+    def embed(self, name, index):
+        self.newest[name] = super().embed(name, index)
+        self.newest[name].retain_grad()
+        return self.newest[name]
+
+    def step(self, name, loss):
+        super().step(name, loss)
+        if name in self.names and name not in self.noted:
+            self.noted.add(name)
+            self.importance[name] = self.newest[name].grad.sum(0).abs()
+
+
+@pytest.mark.parametrize("q", [1, 4])
+def test_every_party_chooses_columns_by_its_fresh_update(q):
+    case = small(3, optimizer={"name": "sgd", "lr": 0.1}, rounds=50, labels="shared")
+    run = train(case, q=q, compressor="topk:1:importance")
+    expected = ByImportance(case, q, "topk:1:importance").train()
+    assert apart(run.weights, expected, case.job.active) <= 1e-12
+
+
+def test_algorithm_2_sends_plain_gradients_unless_both_are_to_be_compressed():
+    """The paper compresses the embeddings of its Algorithm 2 and not the derivatives."""
+    case = small(3, rounds=10, batch_size=48)
+    sizes = {}
+    for both in (False, True):
+        run = train(case, q=1, compressor="scalar:4", exchange="gradients", both=both)
+        sizes[both] = {e["kind"]: e["bytes"] for e in run.parties["p0"].ledger}
+    plain = {
+        e["kind"]: e["bytes"]
+        for e in simulate(case.job, case.data, case.modules).parties["p0"].ledger
+    }
+    assert sizes[False]["Embedding"] == sizes[True]["Embedding"] < plain["Embedding"] / 3
+    assert sizes[False]["Gradient"] == plain["Gradient"]
+    assert sizes[True]["Gradient"] < plain["Gradient"] / 3
+
+
 @pytest.mark.parametrize("compressor", ["diminishing+scalar:2", "diminishing+lattice:2"])
 def test_an_error_that_diminishes_goes_with_an_inverse_rate(compressor):
     """Theorem 4.4: η₀/(r+1), and more bits in later rounds."""

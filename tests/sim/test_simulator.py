@@ -170,6 +170,28 @@ def test_the_clock_alone_sends_the_same_bytes():
         assert ledgers[0] == ledgers[1]
 
 
+@pytest.mark.parametrize(("latency", "seen"), [("0ms", 0), ("4ms", 1)])
+def test_at_latency_0_a_message_arrives_as_its_sender_acts_and_the_active_party_has_acted(
+    latency, seen
+):
+    """Both parties are free at 10 ms. What was sent before and arrives at that instant the active
+    party sees before it acts; what a passive party sends at that instant, over a link without
+    latency, only after it, though still at the same instant."""
+    sent_ms = 10 - int(latency.removesuffix("ms"))
+
+    async def a(world):
+        await world.sleep(10 * MS)
+        found = world.pending()
+        await world.receive()
+        return found, world.now()
+
+    async def b(world):
+        await world.sleep(sent_ms * MS)
+        await world.send("a", Failure("x"))
+
+    assert run(two(latency=latency), a, b)[0]["a"] == (seen, 10 * MS)
+
+
 def test_off_clock_is_free():
     async def a(world):
         with world.off_clock():

@@ -20,6 +20,7 @@ from colonnade.outside import import_function
 from colonnade.party.method import Method
 from colonnade.policies.local import once
 from colonnade.policies.parse import AXES, parse
+from colonnade.policies.step import plain_step
 
 MethodFunction = Callable[..., Method]
 
@@ -118,6 +119,17 @@ def _senseless(method: Method) -> Iterator[tuple[bool, str]]:
         method.weight.weighs and method.local == once(),
         "method.weight weighs stale instances, but there are no local updates to weigh: "
         "set method.local, as in workset:5:5",
+    )
+    yield (
+        method.window.most > 1 and method.local == once(),
+        "a window grows only while a party has time for local updates, and this method has none, "
+        "so one exchange would be in flight: set method.local, as in while_waiting:4 (with pasta "
+        "s_max), or leave out method.window (with pasta b_max=1)",
+    )
+    yield (
+        method.step != plain_step() and method.local == once(),
+        "method.step changes local updates, and this method has none: set method.local, as in "
+        "repeat:5, or leave out method.step (with fedbcd mu, with flexvfl momentum)",
     )
     yield (
         snapshots and method.weight.weighs,

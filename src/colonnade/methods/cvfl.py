@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from colonnade import compress
+from colonnade.errors import RequestError
 from colonnade.party.method import Method
 from colonnade.policies.exchange import gradients, snapshot
 from colonnade.policies.local import repeat
@@ -14,6 +15,7 @@ def cvfl(
     q: int = 10,
     compressor: str = "scalar:4",
     exchange: Literal["snapshot", "gradients"] = "snapshot",
+    both: bool = False,
 ) -> Method:
     """C-VFL: exchange compressed embeddings, then Q updates everywhere against that snapshot.
 
@@ -27,21 +29,28 @@ def cvfl(
     active party moves θ_0 itself, uncompressed, against everybody's compressed embeddings. The
     passive parties need the labels (`train.labels = "shared"`). Plain split training sends
     gradients back, and needs none: that is `exchange="gradients"`, with Q = 1 the paper's
-    Algorithm 2, with Q > 1 FedBCD with compression.
+    Algorithm 2, with Q > 1 FedBCD with compression. Gradients are sent as they are, as in the
+    paper, unless `both` ways are to be compressed.
 
     Args:
         q: Q, all updates on one exchange.
-        compressor: how embeddings, the top model or gradients are encoded: `plain`, `scalar:4`,
-            `lattice:3`, `topk:0.25`, `half`, …
+        compressor: how embeddings and the top model are encoded: `plain`, `scalar:4`, `lattice:3`,
+            `topk:0.25`, `half`, …
         exchange: what comes back, `snapshot` (Algorithm 1) or `gradients`.
+        both: with `gradients`, whether they are compressed as well.
 
     Example:
         >>> sorted(cvfl(q=5).composition())
         ['compress', 'exchange', 'local']
     """
     codec = compress.parse(compressor)
+    if both and exchange != "gradients":
+        raise RequestError(
+            "both=true compresses gradients, and with snapshots none cross: leave it out, or "
+            "choose exchange=gradients"
+        )
     if exchange == "gradients":
-        roles = compress.Compress(embedding=codec, gradient=codec)
+        roles = compress.Compress(embedding=codec, gradient=codec if both else compress.plain())
         return Method(exchange=gradients(), local=repeat(q), compress=roles)
     roles = compress.Compress(embedding=codec, top=codec)
     return Method(exchange=snapshot(), local=repeat(q), compress=roles)

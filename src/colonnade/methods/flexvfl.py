@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from colonnade.errors import RequestError
 from colonnade.party.method import Method
 from colonnade.policies.exchange import ExchangePolicy, gradients, snapshot
 from colonnade.policies.local import agreed, deadline, until
@@ -45,6 +46,8 @@ def flexvfl(
         >>> sorted(flexvfl("50ms").composition())
         ['exchange', 'local']
     """
+    if first and not adaptive:
+        raise RequestError("first is of the adaptive rate: set adaptive=true, or leave it out")
     return Method(
         exchange=EXCHANGES[exchange],
         local=until(timeout),

@@ -189,7 +189,8 @@ class SnapshotActive(TorchActive):
             with self._random.own():
                 prediction = functional_call(top, share.read.top, (ordered,))
             (derivative,) = torch.autograd.grad(self._loss(exchange, prediction), leaf)
-            self._importance = derivative.sum(dim=0).abs()
+            if not stale:
+                self._importance = derivative.sum(dim=0).abs()
         return Aggregate(loss.item(), share, derivative)
 
     def _share(self, exchange: Exchange, own: Forward | None) -> Share:

@@ -231,11 +231,15 @@ def workset(size: int, updates: int, overlap: bool = True) -> Repeat | Workset:
     return Workset(size, updates, overlap)
 
 
-def while_waiting(budget: int, decay: bool = True) -> WhileWaiting:
-    """PASTA's local updates: at most `budget` on an exchange, fewer in later epochs."""
+def while_waiting(budget: int, decay: bool = True) -> Repeat | WhileWaiting:
+    """PASTA's local updates: at most `budget` on an exchange, fewer in later epochs.
+
+    >>> while_waiting(0) == once()
+    True
+    """
     if budget < 0:
         raise RequestError(f"a budget of {budget} local updates: give 0 or more")
-    return WhileWaiting(budget, decay)
+    return WhileWaiting(budget, decay) if budget else once()
 
 
 def repeat(updates: int) -> Repeat:

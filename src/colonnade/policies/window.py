@@ -122,12 +122,14 @@ def lockstep() -> Lockstep:
     return Lockstep()
 
 
-def pipelined(most: int) -> Pipelined:
+def pipelined(most: int) -> Lockstep | Pipelined:
     """PASTA's window: up to `most` exchanges in flight, steered by the active party.
 
     >>> pipelined(3)
     Pipelined(most=3)
+    >>> pipelined(1) == lockstep()
+    True
     """
     if most < 1:
         raise RequestError(f"a window of {most} lets nothing be sent: give 1 or more")
-    return Pipelined(most)
+    return Pipelined(most) if most > 1 else Lockstep()
