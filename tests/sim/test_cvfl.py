@@ -127,7 +127,7 @@ class ByImportance(Algorithm1):
 
 @pytest.mark.parametrize("q", [1, 4])
 def test_every_party_chooses_columns_by_its_fresh_update(q):
-    case = small(3, optimizer={"name": "sgd", "lr": 0.1}, rounds=50, labels="shared")
+    case = small(3, optimizer={"name": "sgd", "lr": 0.1}, rounds=150, labels="shared")
     run = train(case, q=q, compressor="topk:1:importance")
     expected = ByImportance(case, q, "topk:1:importance").train()
     assert apart(run.weights, expected, case.job.active) <= 1e-12
