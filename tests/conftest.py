@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 import torch
 from hypothesis import settings
+
+from tests import loop
 
 # gRPC reads this as it is first imported; see colonnade.world.tls.
 os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-PSK-CHACHA20-POLY1305"
@@ -15,3 +19,9 @@ torch.set_num_threads(1)
 
 settings.register_profile("colonnade", deadline=None, print_blob=True)
 settings.load_profile("colonnade")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_loop() -> Iterator[None]:
+    yield
+    loop.runner().close()

@@ -34,6 +34,7 @@ from colonnade.world.base import Over
 from colonnade.world.dialer import ClientStream, Dialer
 from colonnade.world.door import ServerStream
 from colonnade.world.line import Emulation
+from tests import loop
 from tests.certificates import store
 from tests.scene import PATIENCE_S, Scene, Taker, scene
 from tests.small import small
@@ -129,7 +130,7 @@ def fuzz(count: int, seed: int) -> Found:
     ServerStream.read = _counted(reading[0], found, "door")  # type: ignore[method-assign]
     ClientStream.read = _counted(reading[1], found, "client")  # type: ignore[method-assign]
     try:
-        asyncio.run(_whole(count, seed, found))
+        loop.run(_whole(count, seed, found))
     finally:
         ServerStream.read, ClientStream.read = reading  # type: ignore[method-assign]
         logging.getLogger().removeHandler(handler)

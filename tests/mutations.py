@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-from functools import lru_cache
 
 import torch
 
@@ -72,7 +71,6 @@ def messages(hello: Hello) -> list[Message]:
     return found
 
 
-@lru_cache
 def frames(hello: Hello) -> list[bytes]:
     """Their frames, but of a party that says that it has failed: it ends the job, and may."""
     sent = [message for message in messages(hello) if not isinstance(message, Failure)]

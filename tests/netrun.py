@@ -21,6 +21,7 @@ from colonnade.world.line import Emulation
 from colonnade.world.network import NetworkWorld
 from colonnade.world.party_run import run_party
 from colonnade.world.watch import Watch
+from tests import loop
 
 LIMIT_S = 60
 
@@ -100,7 +101,7 @@ def run_programs(
             results = await asyncio.gather(*running)
         return dict(zip(programs, results, strict=True)), worlds
 
-    return asyncio.run(whole())
+    return loop.run(whole())
 
 
 def run_seats(job: Job, seats: dict[str, Seat]) -> tuple[dict[str, Any], dict[str, NetworkWorld]]:

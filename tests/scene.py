@@ -29,6 +29,7 @@ from colonnade.world.network import NetworkWorld
 from colonnade.world.party_run import run_party
 from colonnade.world.segment import Segment
 from colonnade.world.watch import Watch
+from tests import loop
 from tests.netrun import Quiet, identities
 from tests.small import Small, small
 
@@ -142,14 +143,18 @@ async def scene(
 ) -> AsyncIterator[Scene]:
     """A scene that ends whatever it began."""
     made = Scene(case, extra, emulation)
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda loop, context: made.faults.append(str(context)))
+    running = asyncio.get_running_loop()
+    running.set_exception_handler(lambda _, context: made.faults.append(str(context)))
     try:
         yield made
         assert made.faults == [], made.faults
     finally:
         for taker in made.takers:
-            await taker.crash() if taker.task is not None and not taker.task.done() else None
+            if taker.task is not None and not taker.task.done():
+                await taker.crash()
+        # What nobody asked for would be a fault of whichever test is next.
+        tasks = [taker.task for taker in made.takers if taker.task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -209,4 +214,4 @@ def play(scenario: Callable[..., Any], *args: Any, extra: Sequence[str] = (), **
             right = await s.start("p2")
             s.unharmed({party.name: await party.end() for party in (active, other, right)})
 
-    asyncio.run(whole())
+    loop.run(whole())

@@ -224,7 +224,7 @@ class Prepared:
 
     def remarks(self) -> list[str]:
         """What a person should know of the data before it is trained on."""
-        return remarks(self.data.features, self.data.labels)
+        return remarks(self.data.features, self.data.labels, self.contract.job.parties)
 
     def preprocessing(self, name: str) -> str | None:
         """How a party's table became numbers, as JSON; None when it has no table."""

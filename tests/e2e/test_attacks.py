@@ -18,6 +18,7 @@ from colonnade.job.records import Timeouts
 from colonnade.track.chain import Chain, verify
 from colonnade.world import door, tls
 from colonnade.world.segment import PROTOCOL, Kind, Segment
+from tests import loop
 from tests.scene import case, play, scene, speak, wire
 
 JOIN = Segment(Kind.JOIN, 0, 77, flags=PROTOCOL)
@@ -154,7 +155,7 @@ def test_a_party_that_lives_and_sends_nothing_is_the_one_that_is_named():
             assert isinstance(active, AbsentError) and str(active).startswith(said)
             assert isinstance(other, PartyError) and said in str(other)
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_what_cannot_be_written_into_the_ledger_does_not_leave(tmp_path):
@@ -181,4 +182,4 @@ def test_what_cannot_be_written_into_the_ledger_does_not_leave(tmp_path):
         kept = verify(tmp_path / "ledger.chain").totals["p1", "sent", "Embedding"]
         assert kept == (row["messages"], row["bytes"])
 
-    asyncio.run(whole())
+    loop.run(whole())

@@ -12,6 +12,7 @@ from colonnade.compress import plain
 from colonnade.errors import PartyError
 from colonnade.job.policy import Policy
 from colonnade.wire.messages import Packed
+from tests import loop
 from tests.scene import case, play, scene
 
 
@@ -72,7 +73,7 @@ def test_an_embedding_that_is_not_finite_ends_the_job_with_its_senders_name(valu
                     "p2 sent a tensor with NaN or infinite components in round 3"
                 )
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_a_gradient_that_is_not_finite_ends_the_job_with_the_active_partys_name():
@@ -102,7 +103,7 @@ def test_a_gradient_that_is_not_finite_ends_the_job_with_the_active_partys_name(
                 assert "p1 sent a tensor with NaN or infinite components" in str(error)
             assert parties[2].world.watch.refusals == {"p1": 1}
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_a_passive_partys_policy_ends_its_part_and_the_job(party, policy, said):
                 assert isinstance(error, PartyError) and said in str(error)
                 assert "p2" in str(error) or each.name == "p2"
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_an_active_partys_policy_refuses_who_sends_what_it_does_not_take():
@@ -133,4 +134,4 @@ def test_an_active_partys_policy_refuses_who_sends_what_it_does_not_take():
             error, said = first.exception(), "policy.receive does not list EvaluationEmbedding"
             assert isinstance(error, PartyError) and said in str(error) and active.said(said)
 
-    asyncio.run(whole())
+    loop.run(whole())

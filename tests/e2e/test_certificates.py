@@ -16,6 +16,7 @@ from colonnade.world.certificate import dns_name, show
 from colonnade.world.denial import read_denied
 from colonnade.world.keyring import Keyring
 from colonnade.world.probe import shown_certificate
+from tests import loop
 from tests.certificates import load
 from tests.netrun import Quiet, identities
 from tests.scene import case, scene
@@ -49,7 +50,7 @@ def test_a_certificate_on_the_active_partys_deny_list_is_refused_and_a_new_one_t
             right = await s.start("p2", identity=renewed)
             s.unharmed({party.name: await party.end() for party in (active, other, right)})
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_a_list_that_is_read_anew_ends_the_connection_of_whoever_is_on_it():
@@ -64,7 +65,7 @@ def test_a_list_that_is_read_anew_ends_the_connection_of_whoever_is_on_it():
             assert isinstance(error, PartyError) and "on the deny-list" in str(error)
             assert active.world.watch.refusals == {"p2": 1}
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_a_passive_party_does_not_talk_to_an_active_one_on_its_deny_list():
@@ -81,7 +82,7 @@ def test_a_passive_party_does_not_talk_to_an_active_one_on_its_deny_list():
             right = await s.start("p2", identity=ring)
             s.unharmed({party.name: await party.end() for party in (active, other, right)})
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_a_passive_partys_list_that_is_read_anew_counts_for_the_connection_that_stands():
@@ -96,7 +97,7 @@ def test_a_passive_partys_list_that_is_read_anew_counts_for_the_connection_that_
             error = await p2.end()
             assert isinstance(error, PartyError) and "on the deny-list" in str(error)
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_a_renewed_certificate_is_shown_to_whoever_connects_next():
@@ -110,7 +111,7 @@ def test_a_renewed_certificate_is_shown_to_whoever_connects_next():
                 own = x509.load_pem_x509_certificate(chosen.certificate)
                 assert x509.load_pem_x509_certificate(shown) == own
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def test_what_runs_reads_its_files_by_itself(folder, monkeypatch):
         running.cancel()
         assert report.events == ["read its certificates anew, because files have changed"]
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_what_a_deny_list_may_say(folder, tmp_path):

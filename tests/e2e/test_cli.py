@@ -200,10 +200,11 @@ def test_sweep_resumes_and_compare_uses_it(tmp_path):
 
 def test_a_method_from_outside(tmp_path):
     (tmp_path / "mine.py").write_text(
-        "from colonnade.party.method import Method\n"
+        "import colonnade as cn\n"
         "from colonnade.policies.local import repeat\n"
-        "def often(updates: int = 2) -> Method:\n"
-        "    return Method(local=repeat(updates))\n"
+        '@cn.extension("method")\n'
+        "def often(updates: int = 2) -> cn.Method:\n"
+        "    return cn.Method(local=repeat(updates))\n"
     )
     result = call("compare", "digits", "--methods", "mine:often,mine:often:updates=3", *SHORT,
                   "--seeds", "0", "--workers", 2, "--json", cwd=tmp_path)  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import msgspec
@@ -15,6 +14,7 @@ from colonnade.world import dialer, door, tls
 from colonnade.world.line import Emulation
 from colonnade.world.processes import free_port
 from colonnade.world.segment import LAST, PROTOCOL, Kind, Segment
+from tests import loop
 from tests.netrun import identities
 from tests.scene import case, play, scene, set_job, speak, wire
 
@@ -62,7 +62,7 @@ def test_a_width_that_the_job_does_not_declare():
             await s.start("p0")
             await greeting(fields={"width": 5}, said="p2 is 5 wide, and may be 4")(s, active)
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_another_job_is_told_field_by_field_at_both_ends():
@@ -127,7 +127,7 @@ def test_a_name_that_is_connected_already_cannot_be_taken():
             assert active.said("refused p2: p2 is connected already")
             s.unharmed({party.name: await party.end() for party in (active, other, first)})
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_a_dead_connection_does_not_hold_a_name(monkeypatch):
@@ -215,7 +215,7 @@ def test_a_port_is_listened_at_once():
             with pytest.raises(RequestError, match=r"cannot listen at 127\.0\.0\.1:\d+: it is in"):
                 await door.Door(active.world, s.known["p1"]).open(s.address)
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 @pytest.mark.parametrize(("patience_ns", "said"), [(10**15, False), (0, True)])
@@ -236,4 +236,4 @@ def test_that_nobody_listens_yet_is_said_only_when_it_lasts(monkeypatch, patienc
             await s.until(lambda: len(tried) > 1)
             assert early.said("nobody listens") == said
 
-    asyncio.run(whole())
+    loop.run(whole())

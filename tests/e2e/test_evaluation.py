@@ -13,6 +13,7 @@ import pytest
 from colonnade import simulate
 from colonnade.errors import PartyError
 from colonnade.wire.messages import Evaluate
+from tests import loop
 from tests.scene import scene
 from tests.small import small
 
@@ -113,7 +114,7 @@ def test_a_question_off_the_schedule_is_a_breach_and_is_not_answered(name):
                     assert sent[entry["kind"]]["bytes"] <= entry["bytes"]
             assert len(honest.seat.program.learner._kept) <= 2
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_questions_without_judgements_do_not_make_a_party_keep_weights():
@@ -127,7 +128,7 @@ def test_questions_without_judgements_do_not_make_a_party_keep_weights():
             assert "p1 asked for 9 evaluations without judging any of them" in error
             assert len(honest.seat.program.learner._kept) <= 8
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_weights_that_nobody_judged_are_no_result():
@@ -154,7 +155,7 @@ def test_weights_that_nobody_judged_are_no_result():
             _, error = await attacked(s, seat)
             assert "p1 calls round 7 the best, which was not judged just now" in error
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def stopping(seat, round, stuck):
@@ -194,4 +195,4 @@ def test_a_party_that_comes_back_is_asked_again_only_after_its_checkpoint():
             expected = simulate(case.job, case.data, case.modules)
             assert parties["p2"].world.ledger.entries() == expected.parties["p2"].ledger
 
-    asyncio.run(whole())
+    loop.run(whole())

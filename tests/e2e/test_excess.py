@@ -3,7 +3,6 @@ party that sends them is named."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 
 import msgspec
@@ -17,6 +16,7 @@ from colonnade.job.policy import Policy
 from colonnade.job.records import Limits
 from colonnade.prepare import prepare
 from colonnade.wire.messages import Finish, Status
+from tests import loop
 from tests.e2e.test_breaches import spoil
 from tests.scene import case, scene
 from tests.small import small
@@ -55,7 +55,7 @@ def test_a_width_that_would_fill_the_memory_is_refused_with_its_partys_name():
             assert "the embedding of p2 is 1048576 wide, and p1 takes 1 to" in str(error)
             assert active.said("refused p2: the embedding of p2 is 1048576 wide")
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_a_table_of_all_rows_must_fit_its_limit():
@@ -84,7 +84,7 @@ def test_a_status_of_more_updates_than_fit_is_refused_with_its_partys_name(guilt
             said = "reported 100000 updates" if guilty == "p2" else "wants 100000 updates"
             assert f"{guilty} {said}" in str(error) and "at most 10 fit" in str(error)
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -103,7 +103,7 @@ def test_embeddings_too_large_for_a_loss_end_the_job_with_their_senders_name(sig
                 assert outcome.reason == "diverged"
                 assert outcome.detail.startswith("p2 sent a tensor with components as large as")
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_an_end_after_a_round_that_was_never_sent_is_refused():
@@ -121,4 +121,4 @@ def test_an_end_after_a_round_that_was_never_sent_is_refused():
             error = await (await s.start("p2")).end()
             assert "p1 ends the job after round 1000000000, which was not sent" in str(error)
 
-    asyncio.run(whole())
+    loop.run(whole())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 
 import pytest
@@ -12,6 +11,7 @@ from colonnade.job.records import Timeouts
 from colonnade.world.base import Work
 from colonnade.world.network import NetworkWorld
 from colonnade.world.watch import Watch
+from tests import loop
 from tests.netrun import Quiet
 from tests.scene import case, scene
 
@@ -88,7 +88,7 @@ def test_evaluating_scoring_and_saving_never_run_on_the_event_loop():
         assert wanted <= where.keys()
         assert {what: threads for what, threads in where.items() if threads != {"compute_0"}} == {}
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 @pytest.mark.parametrize("kind", list(Work))
@@ -109,4 +109,4 @@ def test_work_runs_on_the_event_loop_only_while_all_of_its_kind_was_short(kind):
         may = kind not in (Work.EVALUATE, Work.SAVE)
         assert on_loop == [False, may, may, may, False], "one that was long is not averaged away"
 
-    asyncio.run(whole())
+    loop.run(whole())

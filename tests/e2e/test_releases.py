@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from colonnade.cli.dry_run import Line, look_ahead
@@ -17,6 +15,7 @@ from colonnade.releases import Counter, allowance
 from colonnade.surroundings import PartyWorld
 from colonnade.track.chain import verify
 from colonnade.world.base import Regrouped
+from tests import loop
 from tests.alliance import ACTIVE, Alliance, new_keys, until
 from tests.scene import case, scene
 
@@ -61,7 +60,7 @@ def test_an_active_party_that_begins_again_and_again_gets_no_more_than_releases_
                 error = await party.end()
                 assert "p2 failed: policy.releases_max is 20" in str(error)
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_the_default_leaves_room_for_returns_and_the_dry_run_says_so():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 
 import pytest
 
 from colonnade.errors import RefusedError
 from colonnade.track.checkpoints import MemoryStore
+from tests import loop
 from tests.alliance import ACTIVE, Alliance, new_keys
 from tests.scene import scene
 from tests.small import small
@@ -37,7 +37,7 @@ def play(scenario):
             others = await trained(s)
             await scenario(s, others)
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_a_party_from_an_empty_folder_is_sent_away_and_the_others_lose_nothing():

@@ -12,6 +12,7 @@ import pytest
 
 from colonnade.world import tls
 from colonnade.world.authority import create_authority, issue
+from tests import loop
 from tests.certificates import certificate, load, signer, store, unchecked
 
 grpc = tls.secure_grpc()
@@ -90,7 +91,7 @@ def test_the_active_party_learns_who_calls(alliance, party):
             assert active.callers == [party]
             assert active.versions == {b"TLSv1.3"}
 
-    asyncio.run(scene())
+    loop.run(scene())
 
 
 def test_a_party_that_the_job_does_not_know_is_nobody(alliance):
@@ -99,7 +100,7 @@ def test_a_party_that_the_job_does_not_know_is_nobody(alliance):
             await dial(active.port, load(alliance / "Bank", "Bank")[0])
             assert active.callers == [None]
 
-    asyncio.run(scene())
+    loop.run(scene())
 
 
 @pytest.mark.parametrize("who", ["none", "elsewhere", "late"])
@@ -123,7 +124,7 @@ def test_who_is_not_let_in(alliance, who):
             assert await dial(active.port, unchecked(alliance / "telco")) == [35000]
             assert active.callers == ["telco"]
 
-    asyncio.run(scene())
+    loop.run(scene())
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_a_passive_party_knows_whom_it_talks_to(alliance, server, active, said):
             assert said in tls.explain(details, active)
             assert there.callers == []
 
-    asyncio.run(scene())
+    loop.run(scene())
 
 
 def test_certificates_of_a_companys_own_authority(tmp_path):
@@ -163,7 +164,7 @@ def test_certificates_of_a_companys_own_authority(tmp_path):
             details = await dial(active.port, telco)
             assert "not that of bank" in tls.explain(details, "bank")
 
-    asyncio.run(scene())
+    loop.run(scene())
 
 
 def python_end(folder, purpose, version):
@@ -194,7 +195,7 @@ def test_a_server_of_ours_refuses_tls_1_2(alliance):
             client.maximum_version = ssl.TLSVersion.TLSv1_3
             assert await asyncio.to_thread(shake_hands, active.port, client) == "TLSv1.3"
 
-    asyncio.run(scene())
+    loop.run(scene())
 
 
 def test_a_client_of_ours_refuses_tls_1_2(alliance):
@@ -203,7 +204,7 @@ def test_a_client_of_ours_refuses_tls_1_2(alliance):
         context = python_end(alliance / "bank", ssl.PROTOCOL_TLS_SERVER, version)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(PATIENCE_S)
-            asyncio.run_coroutine_threadsafe(ports.put(listener.getsockname()[1]), loop)
+            asyncio.run_coroutine_threadsafe(ports.put(listener.getsockname()[1]), home)
             plain, _ = listener.accept()
             with plain:
                 plain.settimeout(PATIENCE_S)
@@ -214,15 +215,15 @@ def test_a_client_of_ours_refuses_tls_1_2(alliance):
                     return error.reason
 
     async def scene(version):
-        nonlocal ports, loop
-        ports, loop = asyncio.Queue(), asyncio.get_running_loop()
+        nonlocal ports, home
+        ports, home = asyncio.Queue(), asyncio.get_running_loop()
         shaken = asyncio.create_task(asyncio.to_thread(handshake, version))
         await dial(await ports.get(), unchecked(alliance / "telco"))
         return await shaken
 
-    ports, loop = None, None
-    assert asyncio.run(scene(ssl.TLSVersion.TLSv1_3)) == "TLSv1.3"
-    assert asyncio.run(scene(ssl.TLSVersion.TLSv1_2)) in (
+    ports, home = None, None
+    assert loop.run(scene(ssl.TLSVersion.TLSv1_3)) == "TLSv1.3"
+    assert loop.run(scene(ssl.TLSVersion.TLSv1_2)) in (
         "UNSUPPORTED_PROTOCOL",
         "NO_SHARED_CIPHER",
     )
@@ -265,7 +266,7 @@ def test_through_a_relay_that_passes_tls_on(alliance):
             assert await dial(port, unchecked(alliance / "telco")) == [35000]
             assert active.callers == ["telco"]
 
-    asyncio.run(scene())
+    loop.run(scene())
 
 
 def connect_proxy(asked, password=None):
@@ -315,7 +316,7 @@ def test_through_a_proxy(alliance, monkeypatch, password, given, works):
             else:
                 assert "the proxy wants a user and a password" in tls.explain(answer, "bank")
 
-    asyncio.run(scene())
+    loop.run(scene())
 
 
 def test_the_environment_alone_sends_nobody_to_a_proxy(alliance, monkeypatch):
@@ -329,11 +330,11 @@ def test_the_environment_alone_sends_nobody_to_a_proxy(alliance, monkeypatch):
             credentials = tls.channel_credentials(unchecked(alliance / "telco"))
             assert await call(target, credentials, options) == [35000]
 
-    asyncio.run(scene())
+    loop.run(scene())
 
 
 def test_nobody_listens(alliance):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    details = asyncio.run(dial(port, unchecked(alliance / "telco")))
+    details = loop.run(dial(port, unchecked(alliance / "telco")))
     assert "nobody listens" in tls.explain(details, "bank")

@@ -139,8 +139,7 @@ class Bcd:
             self.optimizers[name].step()
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.1])
-@pytest.mark.parametrize("updates", [1, 3, 5])
+@pytest.mark.parametrize(("updates", "mu"), [(1, 0.0), (3, 0.0), (3, 0.1), (5, 0.0), (5, 0.1)])
 @pytest.mark.parametrize(
     ("order", "reply"), [("parallel", "after"), ("sequential", "after"), ("sequential", "last")]
 )
@@ -177,7 +176,6 @@ def test_degenerate_cases_are_equal_bit_for_bit():
     case = small(3, optimizer=OPTIMIZERS["adam"], rounds=50)
     plain = final_weights(case, name="fedsgd")
     assert equal(plain, final_weights(case, name="fedbcd", updates=1))
-    assert equal(plain, final_weights(case, name="fedbcd", updates=1, mu=0.3))
     assert equal(
         plain, final_weights(case, name="fedbcd", updates=1, order="sequential", reply="last")
     )

@@ -17,7 +17,7 @@ def test_own_tensors(capsys):
     assert "of virtual time" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("most", "local"), [(1, 0), (3, 23 * 1 + 23 * 2 + 23 * 2)])
+@pytest.mark.parametrize(("most", "local"), [(1, 0), (3, 21 * 1 + 21 * 2 + 21 * 2)])
 def test_a_method_from_outside(most, local, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES.parent)
     name = "examples.my_method:growing"

@@ -154,7 +154,7 @@ def test_measuring_a_model_changes_no_random_number():
         models.build({"name": "linear", "embedding": 2}, (4,), "x")[1].weight, expected
     )
     torch.manual_seed(3)
-    assert torch.equal(build_top(cn.Top(), {"a": 4}, 2).network[0].weight, expected)
+    assert torch.equal(build_top(cn.Top(hidden=[]), {"a": 4}, 2).network[0].weight, expected)
 
 
 @pytest.mark.parametrize("name", sorted(models.known()))

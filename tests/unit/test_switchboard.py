@@ -17,6 +17,7 @@ from colonnade.world.party_run import run_party
 from colonnade.world.session import LAST, PROTOCOL, Kind, Segment, Session
 from colonnade.world.switchboard import ENDED
 from colonnade.world.watch import Watch
+from tests import loop
 from tests.netrun import Quiet
 
 JOB = Job(parties={"a": Party(role="active"), "b": Party(), "c": Party()})
@@ -93,7 +94,7 @@ def play(scene, job=JOB, me="a", timeouts=None):
             await turn()
             world.close()
 
-    asyncio.run(whole())
+    loop.run(whole())
 
 
 def test_a_new_connection_takes_over_what_the_old_one_had_under_way():

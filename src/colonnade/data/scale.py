@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from colonnade.data.vertical import Columns, Labels
+from colonnade.job.records import Party
 
 _LARGE = 10.0
 _SMALL = 1e-3
@@ -18,7 +19,15 @@ _LARGE_TARGET = 100.0
 """Of root mean squares. A column of 0 and 1 with few ones is small without harm."""
 
 
-def remarks(features: Mapping[str, Columns], labels: Labels | None) -> list[str]:
+_TAKE_CODES = ("wide_deep_categorical", "dssm")
+"""Models whose columns are codes, which have no scale."""
+
+
+def remarks(
+    features: Mapping[str, Columns],
+    labels: Labels | None,
+    parties: Mapping[str, Party] | None = None,
+) -> list[str]:
     """A sentence for each party whose features, or whose targets, are far from unit scale.
 
     >>> remarks({"bank": Columns(np.full((4, 2), 5000.0), np.ones((0, 2)))}, None)
@@ -26,7 +35,10 @@ def remarks(features: Mapping[str, Columns], labels: Labels | None) -> list[str]
 column 0 is 5e+03), and the training may diverge: standardise them first, as with \
 (x - x.mean(0)) / x.std(0)']
     """
-    found = [_features(name, columns) for name, columns in features.items()]
+    coded = {
+        name for name, party in (parties or {}).items() if party.model.get("name") in _TAKE_CODES
+    }
+    found = [_features(name, columns) for name, columns in features.items() if name not in coded]
     return [sentence for sentence in (*found, _targets(labels)) if sentence]
 
 
