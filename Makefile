@@ -2,7 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
-CORES ?= 2
+# One more than two cores: the tests with real processes mostly wait.
+WORKERS ?= 3
 # The data sets that do not come with a package; tests that need them are skipped without.
 export COLONNADE_DATA ?= $(abspath ../shared/data)
 
@@ -20,10 +21,10 @@ demo: $(READY)   ## three methods between three real processes, and what they co
 	@$(BIN)/colonnade demo
 
 test: $(READY)   ## the test suite
-	$(BIN)/python -m pytest -n $(CORES) -m 'not slow'
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow'
 
 test-all: $(READY) ## the test suite with its slow part
-	$(BIN)/python -m pytest -n $(CORES)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 torture: $(READY) ## kill parties of a real job at random, and see that nothing is lost
 	$(BIN)/python -m tests.torture

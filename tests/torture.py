@@ -3,7 +3,7 @@
     python -m tests.torture                                     what `make torture` does
     python -m tests.torture --kills 30 --method fedsgd --seed 1
     python -m tests.torture --kills 30 --method fedsgd --wild --forked
-    python -m tests.torture --smoke                             one kill and two short scenes
+    python -m tests.torture --smoke                             one kill and a short scene
 
 With a method that does not go by the clock, weights, metrics and ledgers must be those of a run
 that nobody disturbed; with one that does, the target must be reached. `--wild` also stops
@@ -262,7 +262,7 @@ SCENES: dict[str, Callable[[Alliance, Relay, float], None]] = {
     "all connections reset 10 times": _resets,
     "a partition of 10 s": _partition,
 }
-SHORT = ("a passive party stopped for 20 s", "all connections reset 10 times")
+SHORT = ("all connections reset 10 times",)
 """The scenes of the smoke form."""
 
 
@@ -275,7 +275,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--wild", action="store_true", help="stop, reset and cut meanwhile")
     parser.add_argument("--forked", action="store_true", help="start from a loaded process")
-    parser.add_argument("--smoke", action="store_true", help="one kill and two short scenes")
+    parser.add_argument("--smoke", action="store_true", help="one kill and a short scene")
     chosen = parser.parse_args(words)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Else its processes would stay.
     start = Forked if chosen.forked or chosen.smoke else Fresh

@@ -46,7 +46,7 @@ def test_a_job_outlives_its_parties(tmp_path, method):
 
 
 def test_the_command_runs_in_its_smoke_form(capsys):
-    """As `make torture` starts it, and with two of the scenes that follow the kills."""
+    """As `make torture` starts it, and with one of the scenes that follow the kills."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         assert main(["--smoke"]) == 0

@@ -9,6 +9,12 @@ from colonnade.data.assemble import assemble
 from colonnade.methods import known
 
 TIMED = ("flexvfl", "sync_min", "sync_max")
+QUICK = ("fedsgd", "vafl", "pasta")
+"""Those that learn least with SGD at 0.1 and a linear top; `make test-all` tries the others."""
+METHODS = [
+    method if method in QUICK else pytest.param(method, marks=pytest.mark.slow)
+    for method in known()
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +40,7 @@ def reached(job: Job, data) -> float:
     return simulate(job, data).summary()["metric"]["test"]
 
 
-@pytest.mark.parametrize("method", known())
+@pytest.mark.parametrize("method", METHODS)
 def test_the_defaults_learn_with_every_method(method, digits):
     """With SGD at 0.1 and a linear top FedSGD, VAFL and PASTA stay below 0.5."""
     assert reached(bare("digits", method), digits) > 0.8
