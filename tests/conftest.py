@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,10 @@ from tests import loop
 
 # gRPC reads this as it is first imported; see colonnade.world.tls.
 os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-PSK-CHACHA20-POLY1305"
+
+# What runs in the background of a shell ignores Ctrl-C, and so would all processes that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two threads for each of two test processes on two cores are many times slower than one.
 torch.set_num_threads(1)
