@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
 from typing import Any
 
 from colonnade.errors import RequestError
@@ -38,6 +39,14 @@ __all__ = [
 VERBOSITY_VARIABLE = "GRPC_VERBOSITY"
 HANG_UP_S = 5
 """How long gRPC may take to end a call that was cancelled."""
+ENGINE_VARIABLE = "GRPC_EXPERIMENTS"
+POLLING = "-event_engine_client,-event_engine_listener"
+"""Lets gRPC poll sockets in the thread that waits for it. Its event engine, the default since
+1.80, hands every message from thread to thread: a round trip on one host takes 1.6 times as long
+(docs/network-performance.md)."""
+KNOW_POLLING = range(80, 86)
+"""The minor releases 1.x of gRPC that have both; a later one may complain of a word that it does
+not know, and earlier ones poll anyway."""
 SUITES_VARIABLE = "GRPC_SSL_CIPHER_SUITES"
 SUITES = "ECDHE-PSK-CHACHA20-POLY1305"
 """The suites of TLS 1.2 that gRPC may use: one that needs a shared password, which nobody has.
@@ -83,7 +92,7 @@ REASONS = (
 def secure_grpc() -> Any:
     """Import gRPC so that it speaks TLS 1.3 only, and nothing to standard error, and return it.
 
-    gRPC has no setting for either, but reads the environment as it is first imported.
+    gRPC has no setting for these, but reads the environment as it is first imported.
     """
     if "grpc" in sys.modules and os.environ.get(SUITES_VARIABLE) != SUITES:
         raise RequestError(
@@ -93,6 +102,9 @@ def secure_grpc() -> Any:
     os.environ[SUITES_VARIABLE] = SUITES
     # Else every handshake that fails is a line of an unknown program's on the party's terminal.
     os.environ.setdefault(VERBOSITY_VARIABLE, "NONE")
+    major, minor = map(int, version("grpcio").split(".")[:2])
+    if major == 1 and minor in KNOW_POLLING:
+        os.environ.setdefault(ENGINE_VARIABLE, POLLING)
     if "grpc" not in sys.modules:
         # gRPC's threads must end before the interpreter does, or it never ends: what still holds
         # a connection, as the traceback of an error does, is let go of before.
