@@ -240,3 +240,28 @@ def test_grpc_that_was_imported_before_may_not_be_used():
     assert "RequestError: gRPC was imported before and may speak TLS 1.2" in done.stderr
     environ[tls.SUITES_VARIABLE] = tls.SUITES
     assert subprocess.run([sys.executable, "-c", code], env=environ).returncode == 0
+
+
+def test_grpc_polls_as_long_as_it_can_and_says_nothing_of_it():
+    """A release that does not know the setting any more would complain on standard error."""
+    code = (
+        "import asyncio, os\nfrom colonnade.world import tls\ngrpc = tls.secure_grpc()\n"
+        "async def serve():\n"
+        "    server = grpc.aio.server()\n"
+        "    server.add_insecure_port('127.0.0.1:0')\n"
+        "    await server.start()\n"
+        "    await server.stop(0)\n"
+        "asyncio.run(serve())\nprint(os.environ.get(tls.ENGINE_VARIABLE))"
+    )
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("GRPC_")}
+
+    def run(**own: str) -> tuple[str, str]:
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environ | own, capture_output=True, text=True
+        )
+        return done.stdout.strip(), done.stderr
+
+    minor = int(version("grpcio").split(".")[1])
+    polls = tls.POLLING if minor in tls.KNOW_POLLING else "None"
+    assert run() == (polls, "")
+    assert run(GRPC_EXPERIMENTS="-event_engine_client") == ("-event_engine_client", "")
