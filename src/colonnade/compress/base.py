@@ -100,9 +100,13 @@ class Plain(Stateless):
 
     def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
         """The tensor's memory, without a copy where it lies on the CPU in one piece."""
-        flat = tensor.detach().to("cpu").contiguous()
-        data = flat.view(-1).view(torch.uint8).numpy()
-        return Packed("plain", DTYPE_NAMES[tensor.dtype], tuple(tensor.shape), Buffer(data.data))
+        own = tensor.detach()
+        if own.device.type != "cpu" or not own.is_contiguous():
+            own = own.to("cpu").contiguous()
+        if own.dtype is torch.bfloat16:  # which numpy has not
+            own = own.view(torch.int16)
+        data = own.numpy().reshape(-1).view(np.uint8).data
+        return Packed("plain", DTYPE_NAMES[tensor.dtype], tuple(tensor.shape), Buffer(data))
 
 
 def plain() -> Plain:

@@ -14,9 +14,9 @@ from torch import nn
 from colonnade.compress import Encoding, Key, Occasion
 from colonnade.data.splits import Split
 from colonnade.errors import BreachError
-from colonnade.party.columns import index_of
+from colonnade.party.columns import Columns, index_of
 from colonnade.party.contents import Forward
-from colonnade.party.learner import Aggregate, Reply
+from colonnade.party.learner import Aggregate, Reply, Rows
 from colonnade.party.objective import Objective
 from colonnade.party.state import Tree
 from colonnade.party.torch_passive import EVALUATION_ROWS, TorchLearner
@@ -47,6 +47,7 @@ class TorchActive(TorchLearner):
         self._widths = widths
         self._objective = objective
         self._labels = labels
+        self._targets = Columns(labels["train"])
         self._sample_weights = sample_weights
         self._metrics = metrics
         self._tables = {
@@ -72,6 +73,11 @@ class TorchActive(TorchLearner):
             table.copy_(state["tables"][peer])
         for peer, encoder in self._encoders.items():
             encoder.restore(state["encoders"][peer])
+
+    def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
+        """The same; and the labels, which are needed as soon as the others' embeddings are here."""
+        self._targets.foresee(rows)
+        return super().forward(rows, stash)
 
     def _rehearse_top(self, top: nn.Module, rows: int) -> None:
         widths = {**self._widths, self._me: self.width}
@@ -170,11 +176,9 @@ class TorchActive(TorchLearner):
     def _loss(
         self, exchange: Exchange, prediction: torch.Tensor, factors: torch.Tensor | None = None
     ) -> torch.Tensor:
-        index = index_of(exchange.rows, self._device)
-        labels = self._labels["train"].index_select(0, index)
-        weights = self._sample_weights
+        labels, weights = self._targets.batch(exchange.rows), self._sample_weights
         if weights is not None:
-            weights = weights.index_select(0, index)
+            weights = weights.index_select(0, index_of(exchange.rows, self._device))
         return self._objective(prediction, labels, weights, factors)
 
     def _predict(self, top: nn.Module, embeddings: Mapping[str, torch.Tensor]) -> torch.Tensor:

@@ -76,8 +76,8 @@ class Trainer:
 
     def forget(self) -> None:
         """Drop the gradients that have been gathered."""
-        for optimizer in self._optimizers:
-            optimizer.zero_grad(set_to_none=True)
+        for parameter in self.parameters:
+            parameter.grad = None
 
     def end_round(self, round: int) -> None:
         """Move the schedules on."""

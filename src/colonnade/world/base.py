@@ -28,6 +28,7 @@ class Work(IntEnum):
     """Checkpoints and results, written and read, and the models that they are put into."""
 
 
+NAMES = tuple(kind.name.lower() for kind in Work)
 UNCHARGED = frozenset({Work.EVALUATE, Work.SAVE})
 """What is no part of the training: it costs no virtual time, and over the network it may take as
 long as it likes without keeping the party from being heard."""

@@ -18,7 +18,7 @@ from colonnade.job.policy import Policy
 from colonnade.job.records import Job
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Message
-from colonnade.world.base import UNCHARGED, Over, Regrouped, Work
+from colonnade.world.base import NAMES, UNCHARGED, Over, Regrouped, Work
 from colonnade.world.line import Emulation
 from colonnade.world.session import Session
 from colonnade.world.switchboard import Switchboard
@@ -218,7 +218,7 @@ class NetworkWorld(Switchboard):
             result = self._bench.do(work, kind)
         else:
             result = await self._bench.hand_over(work, kind)
-        self.timeline.add(kind.name.lower(), began_ns, self.now())
+        self.timeline.add(NAMES[kind], began_ns, self.now())
         return result
 
     async def _give_way(self) -> None:

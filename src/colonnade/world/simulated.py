@@ -15,7 +15,7 @@ from colonnade.units import duration_ns
 from colonnade.wire.codec import Codec
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Message
-from colonnade.world.base import UNCHARGED, Work
+from colonnade.world.base import NAMES, UNCHARGED, Work
 from colonnade.world.links import Trace
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ Span = tuple[str, int, int]
 
 MEASURED = -1
 """Stands for a cost that is the real time the work took."""
-NAMES = tuple(kind.name.lower() for kind in Work)
 
 
 @coroutine
