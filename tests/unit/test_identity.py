@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
