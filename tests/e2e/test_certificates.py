@@ -58,7 +58,7 @@ def test_a_list_that_is_read_anew_ends_the_connection_of_whoever_is_on_it():
         async with scene(case()) as s:
             ring = Keyring(s.known["p1"])
             active, p2 = await s.start("p1", identity=ring), await s.start("p2")
-            await s.until(lambda: "p2" in active.world.outlets)
+            await s.until(lambda: p2.world.roster.generation > 0)
             ring.identity = denying(s.known["p1"], s.known["p2"])
             ring.on_change()
             error = await p2.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 
 import pytest
 import torch
@@ -37,7 +38,9 @@ def test_a_long_job_takes_no_more_memory_than_a_short_one(tmp_path, rounds, grow
             sizes.append([resident_mb(alliance.processes[name].pid) for name in PARTIES])
         alliance.complete()
     for name, found in zip(PARTIES, zip(*sizes, strict=True), strict=True):
-        assert max(found) - found[0] < growth_mb, (name, found)
+        # What a single evaluation takes for a moment is no growth.
+        third = len(found) // 3
+        assert median(found[-third:]) - median(found[:third]) < growth_mb, (name, found)
 
 
 @pytest.mark.parametrize("slow", ["p0", "p1"])

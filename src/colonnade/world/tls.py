@@ -37,6 +37,9 @@ __all__ = [
 ]
 
 VERBOSITY_VARIABLE = "GRPC_VERBOSITY"
+TRY_S = 5
+"""How long gRPC may try to connect before it tries anew: where it polls, it sometimes misses that
+the other end closes right after the TLS handshake."""
 HANG_UP_S = 5
 """How long gRPC may take to end a call that was cancelled."""
 ENGINE_VARIABLE = "GRPC_EXPERIMENTS"
@@ -174,17 +177,21 @@ async def hang_up(call: Any) -> None:
         ended.cancel()
 
 
-def channel_options(active: str, server_name: str | None = None) -> list[tuple[str, str]]:
-    """Options of a channel: which name the active party's certificate must have.
+def channel_options(active: str, server_name: str | None = None) -> list[tuple[str, str | int]]:
+    """Options of a channel: which name the active party's certificate must have, and how long a
+    try may take.
 
-    It does not depend on the address that is dialled, so IP addresses, forwarded ports and
+    The name does not depend on the address that is dialled, so IP addresses, forwarded ports and
     relays work. `server_name` is a DNS name in the active party's certificate, where that is of a
     company's own authority.
 
-    >>> channel_options("bank")
-    [('grpc.ssl_target_name_override', 'bank.colonnade.internal')]
+    >>> channel_options("bank")[0]
+    ('grpc.ssl_target_name_override', 'bank.colonnade.internal')
     """
-    return [("grpc.ssl_target_name_override", server_name or dns_name(active))]
+    return [
+        ("grpc.ssl_target_name_override", server_name or dns_name(active)),
+        ("grpc.min_reconnect_backoff_ms", TRY_S * 1000),
+    ]
 
 
 def peer_certificate(auth_context: Mapping[str, Iterable[bytes]]) -> bytes | None:
