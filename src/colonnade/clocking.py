@@ -42,8 +42,9 @@ def simulate_clock(
 ) -> Run:
     """Run a job's messages and clock with null learners: nothing is computed or evaluated.
 
-    `widths` gives every party's embedding width; a width of 0 makes the active party label-only.
-    `outputs` is the width of the prediction, which snapshots of the top model depend on.
+    `rows` is the number of training rows. `widths` gives every party's embedding width; a width
+    of 0 makes the active party label-only. `outputs` is the width of the prediction,
+    which snapshots of the top model depend on.
 
     >>> from colonnade.job import load
     >>> job = load("digits", ["train.rounds=3"])
