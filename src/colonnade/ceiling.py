@@ -8,8 +8,8 @@ this. Counted are the messages that carry something of the data.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,10 @@ class _Count:
         if self.method.quorum.uploads:
             found["Upload"] = self._uploads()
         if self.method.local.reports:
-            sizes = (self._bytes(Status(r, UPDATES_MAX)) for r in range(self.rounds))
+            sizes = (
+                (end - start) * self._bytes(Status(start, UPDATES_MAX))
+                for start, end in _spans(self.rounds)
+            )
             found["Status"] = (self.rounds, sum(sizes))
         found["Embedding"] = self._embeddings()
         if len(self.contract.schedule):
@@ -82,37 +85,30 @@ class _Count:
         """Of every round; all that are as long as one another are counted together."""
         plan, encoding = self.contract.plan, self.method.compress.embedding
         last = plan.rows - (plan.per_epoch - 1) * plan.batch_size
-        alike: Counter[tuple[int, int, Any, bool]] = Counter()
-        first: dict[tuple[int, int, Any, bool], int] = {}
-        for round in range(self.rounds):
-            ends = round % plan.per_epoch == plan.per_epoch - 1
-            rows = min(last, plan.batch_size) if ends else plan.batch_size
-            # Which columns matter is known once a reply was used.
-            known = round >= self.method.window.most
-            kind = (rows, _digits(round), _at(encoding, round), known)
-            alike[kind] += 1
-            first.setdefault(kind, round)
+        # Which columns matter is known once a reply was used.
+        unknown = self.method.window.most
         total = 0
-        for kind, count in alike.items():
-            tensor = self._tensor(encoding, kind[0], first[kind], kind[3])
-            total += count * self._bytes(Embedding(first[kind], tensor))
+        for start, end in _spans(self.rounds, [unknown, *_changes(encoding)]):
+            short = end // plan.per_epoch - start // plan.per_epoch
+            counts = (plan.batch_size, end - start - short), (min(last, plan.batch_size), short)
+            for rows, count in counts:
+                if count:
+                    tensor = self._tensor(encoding, rows, start, start >= unknown)
+                    total += count * self._bytes(Embedding(start, tensor))
         return self.rounds, total
 
     def _evaluations(self) -> tuple[int, int]:
         train, schedule = self.me.job.train, self.contract.schedule
         encoding = plain() if train.evaluate_plain else self.method.compress.embedding
-        alike: Counter[tuple[int, Any, Any]] = Counter()
-        first: dict[tuple[int, Any, Any], int] = {}
-        asked = [(r, schedule.splits) for r in range(schedule.rounds) if schedule.due(r)]
+        asked = [
+            (start, schedule.before(end) - schedule.before(start), schedule.splits)
+            for start, end in _spans(schedule.rounds, _changes(encoding))
+        ]
         if schedule.tests:
-            asked.append((schedule.rounds, ("test",)))
-        for round, splits in asked:
-            kind = (_digits(round), _at(encoding, round), splits)
-            alike[kind] += 1
-            first.setdefault(kind, round)
+            asked.append((schedule.rounds, 1, ("test",)))
         messages = total = 0
-        for kind, count in alike.items():
-            for answer in self._answer(encoding, first[kind], kind[2]):
+        for round, count, splits in asked:
+            for answer in self._answer(encoding, round, splits) if count else ():
                 messages += count
                 total += count * self._bytes(answer)
         return messages, total
@@ -137,20 +133,21 @@ class _Count:
         return len(sizes), sum(sizes)
 
 
-def _digits(number: int) -> int:
-    """How many bytes a number of 0 or more takes in a header.
+def _spans(rounds: int, changes: Iterable[int] = ()) -> Iterator[tuple[int, int]]:
+    """The rounds of a job in pieces, of each of which all messages of a kind are as long as one
+    another: what is written changes at `changes`, and numbers get longer, and bits more, at powers
+    of two. A job may have so many rounds that nobody could count them one by one.
 
-    >>> [_digits(number) for number in (0, 127, 128, 255, 256, 65_536)]
-    [1, 1, 2, 2, 3, 5]
+    >>> list(_spans(11, [3]))
+    [(0, 1), (1, 2), (2, 3), (3, 4), (4, 8), (8, 11)]
     """
-    return next(size for size, end in _ENDS if number < end)
+    powers = (1 << octave for octave in range(rounds.bit_length()))
+    marks = {mark for mark in (*powers, *changes) if 0 < mark < rounds}
+    return pairwise([0, *sorted(marks), rounds])
 
 
-_ENDS = ((1, 1 << 7), (2, 1 << 8), (3, 1 << 16), (5, 1 << 32), (9, 1 << 64))
-
-
-def _at(encoding: Any, round: int) -> Any:
-    """What an encoding that changes over the rounds is in one of them."""
+def _changes(encoding: Any) -> list[int]:
+    """The rounds in which an encoding changes, other than powers of two."""
     if hasattr(encoding, "inner"):
-        return _at(encoding.inner, round)
-    return _at(encoding.at(round), round) if hasattr(encoding, "at") else encoding
+        return _changes(encoding.inner)
+    return [start for start, _ in getattr(encoding, "parts", ())]

@@ -12,6 +12,8 @@ from decimal import Decimal
 from colonnade.errors import JobError
 
 NS_PER = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+DURATION_H_MAX = 10_000
+"""The longest duration in hours: so that virtual time, in nanoseconds, fits into 64 bits."""
 BITS_PER = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 _QUANTITY = re.compile(r"^\s*(-?\d+(?:\.\d+)?)\s*([a-z]+)\s*$", re.IGNORECASE)
 
@@ -35,7 +37,12 @@ def duration_ns(text: str) -> int:
     >>> duration_ns("50ms"), duration_ns("1.5s")
     (50000000, 1500000000)
     """
-    return _parse(text, NS_PER, "duration", "50ms")
+    duration = _parse(text, NS_PER, "duration", "50ms")
+    if duration > DURATION_H_MAX * NS_PER["h"]:
+        raise JobError(
+            f"'{text[:40]}' is too long a duration: it must be {DURATION_H_MAX:,}h or less"
+        )
+    return duration
 
 
 def rate_bits(text: str) -> int:
@@ -45,6 +52,8 @@ def rate_bits(text: str) -> int:
     300000000
     """
     rate = _parse(text, BITS_PER, "data rate", "300mbit")
+    if rate >= 2**63:
+        raise JobError(f"'{text[:40]}' is too high a data rate: leave bandwidth out for no limit")
     if rate == 0:
         raise JobError(f"'{text}' carries nothing: leave bandwidth out for a link without a limit")
     return rate

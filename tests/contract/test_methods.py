@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -191,6 +192,10 @@ def test_celu_with_a_lattice_and_a_pipeline_trains():
         ({"name": "fedsgd", "compress": "half"}, "say for which tensors"),
         ({"name": "fedsgd", "compress": {"embeding": "half"}}, "did you mean 'embedding'"),
         ({"name": "fedsgd", "compress": {"embedding": 4}}, "write it as text"),
+        ({"name": "fedsgd", "order": "sequential:first"}, "after the last update, or"),
+        ({"name": "fedbcd", "mu": float("nan")}, "mu is nan"),
+        ({"name": "fedbcd", "mu": float("inf")}, "mu is inf"),
+        ({"name": "flexvfl", "adaptive": True, "first": float("nan")}, "first is nan"),
         ({"name": "no.such:thing"}, "cannot be imported"),
         ({"name": "math:nothing"}, "no function 'nothing'"),
         ({"name": "math:pi"}, "does not say that it is a method"),
@@ -203,3 +208,54 @@ def test_wrong_methods_get_a_sentence(table, words):
 
     with pytest.raises(RequestError, match=words):
         methods.build(table)
+
+
+ENDLESS = 10**20
+"""More than any machine could do."""
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"name": "fedsgd", "local": f"repeat:{ENDLESS}"}, "at most 100,000 updates"),
+        ({"name": "fedbcd", "updates": 100_001}, "at most 100,000 updates"),
+        ({"name": "cvfl", "q": 10**12}, "at most 100,000 updates"),
+        ({"name": "celu", "r": 10**12}, "at most 100,000 updates"),
+        ({"name": "celu", "w": 10**12}, "10,000 or less"),
+        ({"name": "celu", "r": 10**12, "w": 1, "overlap": False}, "at most 100,000 updates"),
+        ({"name": "pasta", "s_max": 10**12}, "at most 100,000 updates"),
+        ({"name": "pasta", "b_max": 10**12}, "1,000 or less"),
+        ({"name": "flexvfl_s", "most": 10**12}, "at most 100,000 updates"),
+        ({"name": "fedsgd", "local": f"workset:5:{ENDLESS}"}, "at most 100,000 updates"),
+        ({"name": "fedsgd", "local": f"while_waiting:{ENDLESS}"}, "at most 100,000 updates"),
+        ({"name": "fedsgd", "local": f"deadline:{ENDLESS}"}, "at most 100,000 updates"),
+        ({"name": "flexvfl", "timeout": "25h"}, "at most 24h"),
+        ({"name": "sync_max", "timeout": "25h"}, "at most 24h"),
+        ({"name": "flexvfl", "timeout": f"{ENDLESS}s"}, "too long a duration"),
+        ({"name": "fedsgd", "compress": {"embedding": "scalar:" + "9" * 5_000}}, "whole number"),
+        ({"name": "fedsgd", "compress": {"embedding": "topk:" + "9" * 5_000}}, "whole number"),
+        ({"name": "fedsgd", "compress": {"embedding": f"steps:0=half,{ENDLESS}=plain"}}, "whole"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else str(value)[:60],
+)
+def test_a_count_that_would_keep_a_party_busy_for_ever_is_refused(table, words):
+    from colonnade import RequestError
+
+    with pytest.raises(RequestError, match=words) as refusal:
+        methods.build(table)
+    assert len(str(refusal.value)) < 300
+
+
+def test_flex_vfl_stops_at_so_many_updates_however_short_they_are():
+    from dataclasses import replace
+
+    from colonnade.policies.local import until
+    from colonnade.policies.pace import UPDATES_MAX
+    from colonnade.policies.view import Exchange, Role, View
+
+    view = View(Role.PASSIVE, 9, 9, 2, update_ns=1)
+    for updates, goes_on in ((UPDATES_MAX - 1, True), (UPDATES_MAX, False)):
+        exchange = replace(Exchange(0, np.arange(3)), updates=updates)
+        view.kept.clear()
+        view.kept.append(exchange)
+        assert (until("24h").next(view) is exchange) is goes_on

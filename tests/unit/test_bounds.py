@@ -135,6 +135,15 @@ SIZES = {
     "train.split_seed=-1": "train.split_seed is -1",
     "train.epochs=1000000000000000": "train.epochs",
     "train.rounds=1000000000000000": "train.rounds",
+    f"train.evaluate_every={'9' * 5_000} rounds": "train.evaluate_every",
+    f"network.latency={'9' * 5_000}s": "too long a duration",
+    f"compute.forward={'9' * 30}s": "too long a duration",
+    "timeouts.stall=20000h": "too long a duration",
+    f"network.bandwidth={'9' * 5_000}gbit": "too high a data rate",
+    "limits.message_bytes=4611686018427387904": "limits.message_bytes",
+    "limits.queue_messages=4611686018427387904": "limits.queue_messages",
+    "recovery.keep=1000000000000": "recovery.keep is 1000000000000: it must be from 2",
+    "recovery.restarts=1000000000000": "recovery.restarts is 1000000000000: it must be from 0",
 }
 
 

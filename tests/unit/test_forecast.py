@@ -220,3 +220,15 @@ def test_the_certificate_is_looked_at(tmp_path, capsys):
     with pytest.raises(RequestError, match="was issued for insurer and not for lab"):
         show_dry_run(digits(), "lab", PartyFile(tls=tls), as_json=False)
     assert "nothing was sent" in capsys.readouterr().out
+
+
+def test_the_most_that_can_leave_is_worked_out_without_counting_to_it():
+    from colonnade.ceiling import ceiling
+
+    most = ceiling(
+        participant(
+            digits(f"train.rounds={10**12}", "train.labels=shared", method="sync_min"), "lab"
+        )
+    )
+    assert most["Embedding"][0] == most["Status"][0] == 10**12
+    assert most["EvaluationEmbedding"][0] > 10**10

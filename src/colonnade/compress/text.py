@@ -21,6 +21,7 @@ from colonnade.errors import RequestError, nearest
 
 NAMES = ("plain", "half", "scalar", "lattice", "topk", "steps")
 PREFIXES = ("ef", "diminishing")
+DIGITS_MAX = 15
 
 
 def parse(text: str) -> Encoding:
@@ -98,8 +99,11 @@ def _options(name: str, words: list[str], known: dict[str, str]) -> set[str]:
 
 
 def _whole(name: str, word: str) -> int:
-    if not (word.isascii() and word.isdigit()):
-        raise RequestError(f"'{word}' is not a whole number: write for example {name}")
+    if not (word.isascii() and word.isdigit() and len(word) <= DIGITS_MAX):
+        raise RequestError(
+            f"'{word[:40]}' is not a whole number of up to {DIGITS_MAX} digits: write for example "
+            f"{name}"
+        )
     return int(word)
 
 
@@ -123,7 +127,7 @@ def _topk(words: list[str]) -> Encoding:
         raise RequestError(
             f"'{keep}' is no number of columns: write for example topk:0.25 or topk:16"
         ) from None
-    return topk(int(keep) if keep.isdigit() else number, by, "shared" in options)
+    return topk(_whole("topk:16", keep) if keep.isdigit() else number, by, "shared" in options)
 
 
 def _diminishing(text: str) -> Encoding:

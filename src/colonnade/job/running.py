@@ -13,6 +13,12 @@ from colonnade.job.train import Record, require
 from colonnade.job.typed import settle
 from colonnade.units import duration_ns
 
+BYTES_MAX = 2**40
+QUEUED_MAX = 2**20
+KEPT_MAX = 10_000
+RESTARTS_MAX = 10_000
+"""Without a bound, parties that fail at every round would begin again for ever."""
+
 
 class Limits(Record, frozen=True, kw_only=True):
     """Bounds on what a party takes in and keeps, checked before anything is allocated."""
@@ -28,10 +34,12 @@ class Limits(Record, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         settle(self)
-        require(self.message_bytes >= 1024, "limits.message_bytes must be at least 1024")
-        require(self.queue_messages >= 1, "limits.queue_messages must be at least 1")
-        require(self.queue_bytes >= 1024, "limits.queue_bytes must be at least 1024")
-        require(self.table_bytes >= 1024, "limits.table_bytes must be at least 1024")
+        for field in self.__struct_fields__:
+            least, most = (1, QUEUED_MAX) if field == "queue_messages" else (1024, BYTES_MAX)
+            require(
+                least <= getattr(self, field) <= most,
+                f"limits.{field} must be at least {least}, and {most:,} at the most",
+            )
 
 
 class Timeouts(Record, frozen=True, kw_only=True):
@@ -89,4 +97,9 @@ class Recovery(Record, frozen=True, kw_only=True):
             f"recovery.keep is {self.keep}: it must be 2 or more, because a party may crash "
             "before it has the checkpoint that another has already",
         )
+        for field, least, most in (("keep", 2, KEPT_MAX), ("restarts", 0, RESTARTS_MAX)):
+            value = getattr(self, field)
+            require(
+                value <= most, f"recovery.{field} is {value}: it must be from {least} to {most:,}"
+            )
         require(self.restarts >= 0, f"recovery.restarts is {self.restarts}: it must be 0 or more")

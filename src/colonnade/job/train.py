@@ -137,10 +137,10 @@ class Train(Record, frozen=True, kw_only=True):
         """
         if self.evaluate_every == "never":
             return None
-        match = re.fullmatch(r"(\d+) (epoch|round)s?", self.evaluate_every)
+        match = re.fullmatch(r"(\d{1,12}) (epoch|round)s?", self.evaluate_every)
         if match is None or int(match[1]) < 1:
             raise JobError(
-                f"train.evaluate_every is '{self.evaluate_every}': "
+                f"train.evaluate_every is '{self.evaluate_every[:40]}': "
                 "write '1 epoch', '100 rounds' or 'never'"
             )
         return int(match[1]), "epoch" if match[2] == "epoch" else "round"

@@ -67,5 +67,16 @@ class Schedule:
             return False
         return (round + 1) % self.period == 0 or round + 1 == self.rounds
 
+    def before(self, round: int) -> int:
+        """How many evaluations follow a round before this one.
+
+        >>> schedule = Schedule(rounds=10, period=4)
+        >>> [schedule.before(round) for round in (0, 3, 4, 9, 10)]
+        [0, 0, 1, 2, 3]
+        """
+        if self.period is None:
+            return 0
+        return len(self) if round >= self.rounds else round // self.period
+
     def __len__(self) -> int:
         return 0 if self.period is None else -(-self.rounds // self.period)

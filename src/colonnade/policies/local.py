@@ -14,9 +14,20 @@ from math import sqrt
 from typing import Literal, Protocol
 
 from colonnade.errors import RequestError
-from colonnade.policies.pace import Agreed, Deadline, Held, OwnPace, Timing, Until
+from colonnade.policies.pace import (
+    Agreed,
+    Deadline,
+    Held,
+    OwnPace,
+    Timing,
+    Until,
+    checked_timeout,
+    checked_updates,
+)
 from colonnade.policies.view import Exchange, Role, View
-from colonnade.units import duration_ns
+
+KEPT_MAX = 10_000
+"""The most exchanges that a party remembers for local updates: they lie in its memory."""
 
 
 class LocalPolicy(Protocol):
@@ -140,7 +151,7 @@ def agreed(timeout: str, choice: Literal["min", "max"]) -> Repeat | Agreed:
     """
     if choice not in ("min", "max"):
         raise RequestError(f"choice is '{choice}': the parties agree on the min or the max")
-    timeout_ns = duration_ns(timeout)
+    timeout_ns = checked_timeout(timeout)
     return Agreed(timeout_ns, choice) if timeout_ns else once()
 
 
@@ -150,8 +161,7 @@ def deadline(most: int = 4) -> Repeat | Deadline:
     >>> deadline(0) == once()
     True
     """
-    if most < 0:
-        raise RequestError(f"most is {most}: give 0 or more local updates")
+    checked_updates("most", most)
     return Deadline(most) if most else once()
 
 
@@ -163,7 +173,7 @@ def until(timeout: str) -> Repeat | Until:
     >>> until("0s") == once()
     True
     """
-    timeout_ns = duration_ns(timeout)
+    timeout_ns = checked_timeout(timeout)
     return Until(timeout_ns) if timeout_ns else once()
 
 
@@ -224,10 +234,11 @@ def workset(size: int, updates: int, overlap: bool = True) -> Repeat | Workset:
     """
     if size < 1:
         raise RequestError(f"a workset of {size} holds nothing: give 1 or more")
+    if size > KEPT_MAX:
+        raise RequestError(f"a workset of {size:,} does not fit: give {KEPT_MAX:,} or less")
+    checked_updates("updates", updates, least=1)
     if updates == 1 or (size == 1 and not overlap):
         return repeat(updates)
-    if updates < 1:
-        raise RequestError(f"updates is {updates}: every exchange has at least 1, the fresh one")
     return Workset(size, updates, overlap)
 
 
@@ -237,8 +248,7 @@ def while_waiting(budget: int, decay: bool = True) -> Repeat | WhileWaiting:
     >>> while_waiting(0) == once()
     True
     """
-    if budget < 0:
-        raise RequestError(f"a budget of {budget} local updates: give 0 or more")
+    checked_updates("budget", budget)
     return WhileWaiting(budget, decay) if budget else once()
 
 
@@ -248,9 +258,7 @@ def repeat(updates: int) -> Repeat:
     >>> repeat(1) == once()
     True
     """
-    if type(updates) is not int or updates < 1:
-        raise RequestError(f"updates is {updates!r}: every exchange has at least 1, the fresh one")
-    return Repeat(updates)
+    return Repeat(checked_updates("updates", updates, least=1))
 
 
 def once() -> Repeat:

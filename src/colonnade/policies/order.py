@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from colonnade.errors import RequestError
+
 
 class OrderPolicy(Protocol):
     """Places the reply among the active party's updates."""
@@ -48,4 +50,9 @@ def parallel() -> Parallel:
 
 def sequential(reply: Literal["after", "last"] = "after") -> Sequential:
     """The reply leaves after the active party's last update."""
+    if reply not in ("after", "last"):
+        raise RequestError(
+            f"reply is '{reply}': the gradient is taken after the last update, or is that of the "
+            "last one"
+        )
     return Sequential(reply)

@@ -10,11 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from colonnade.errors import JobError
+from colonnade.errors import JobError, RequestError
 from colonnade.policies.view import Exchange, Role, View
+from colonnade.units import NS_PER, duration_ns
 
 UPDATES_MAX = 100_000
-"""The most updates on an exchange that a party offers to do."""
+"""The most updates on an exchange that a party does, or offers to do: between two messages it can
+neither stop nor save what it has."""
+TIMEOUT_NS_MAX = 24 * NS_PER["h"]
+"""The longest that a party trains on an exchange."""
 UPDATE_NS_MIN = 100_000
 """No update of a model is believed to take less."""
 
@@ -68,7 +72,8 @@ class Held(OwnPace):
 
 @dataclass(frozen=True)
 class Until(Held):
-    """As many updates on an exchange as fit before the timeout, the fresh one always.
+    """As many updates on an exchange as fit before the timeout, the fresh one always, and never
+    more than `UPDATES_MAX`.
 
     The time runs from when a passive party has its reply, and from when the active party has sent
     it. An update begins if it will end in time, going by how long the party's last one took; if
@@ -83,7 +88,7 @@ class Until(Held):
         if not view.kept:
             return None
         newest = view.kept[-1]
-        if view.update_ns == 0 and view.local:
+        if (view.update_ns == 0 and view.local) or newest.updates >= UPDATES_MAX:
             return None
         fits = view.now_ns + view.update_ns <= newest.replied_ns + self.timeout_ns
         return newest if fits else None
@@ -157,6 +162,38 @@ class Deadline(Held):
         if own is None or own.update_ns == 0:
             return whole
         return max(1, min(whole, (deadline - 2 * own.latency_ns) // own.update_ns))
+
+
+def checked_updates(option: str, updates: int, least: int = 0) -> int:
+    """A number of updates on an exchange, once a party could do as many.
+
+    >>> checked_updates("updates", 5), checked_updates("budget", 0)
+    (5, 0)
+    """
+    if type(updates) is not int or updates < least:
+        start = "every exchange has at least 1, the fresh one" if least else "give 0 or more"
+        raise RequestError(f"{option} is {updates!r}: {start}")
+    if updates > UPDATES_MAX:
+        raise RequestError(
+            f"{option} is {updates:,}: a party does at most {UPDATES_MAX:,} updates on an "
+            "exchange, because it cannot stop between two messages"
+        )
+    return updates
+
+
+def checked_timeout(timeout: str) -> int:
+    """The nanoseconds of a timeout, once a party could train for as long on an exchange.
+
+    >>> checked_timeout("100ms")
+    100000000
+    """
+    timeout_ns = duration_ns(timeout)
+    if timeout_ns > TIMEOUT_NS_MAX:
+        raise RequestError(
+            f"timeout is '{timeout}': a party trains at most 24h on an exchange, because it cannot "
+            "stop between two messages"
+        )
+    return timeout_ns
 
 
 def _newest(view: View) -> Exchange | None:

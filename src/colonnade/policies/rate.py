@@ -7,7 +7,7 @@ multiplies.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from typing import Protocol
 
 from colonnade.errors import RequestError
@@ -96,7 +96,7 @@ def speed_adaptive(first: float = 0.0) -> SpeedAdaptive:
     >>> speed_adaptive(4).factor(round=0, parties=2, effort=None)
     0.25
     """
-    if first < 0:
+    if not 0 <= first < inf:
         raise RequestError(f"first is {first}: give the updates of a round, or 0 to measure them")
     return SpeedAdaptive(first)
 

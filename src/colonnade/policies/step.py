@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 import torch
@@ -111,6 +112,6 @@ def proximal(mu: float) -> PlainStep | Proximal:
     >>> proximal(0) == plain_step()
     True
     """
-    if mu < 0:
-        raise RequestError(f"mu is {mu}: a proximal term needs 0 or more")
+    if not 0 <= mu < inf:
+        raise RequestError(f"mu is {mu}: a proximal term needs a number of 0 or more")
     return Proximal(mu) if mu > 0 else PlainStep()

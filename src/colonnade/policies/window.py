@@ -8,6 +8,9 @@ from typing import Protocol
 from colonnade.errors import RequestError
 from colonnade.policies.view import View
 
+MOST_MAX = 1_000
+"""The most exchanges in flight: for each a passive party keeps a copy of its weights."""
+
 
 class WindowPolicy(Protocol):
     """Decides when a passive party sends, and which signal the active party gives."""
@@ -132,4 +135,6 @@ def pipelined(most: int) -> Lockstep | Pipelined:
     """
     if most < 1:
         raise RequestError(f"a window of {most} lets nothing be sent: give 1 or more")
+    if most > MOST_MAX:
+        raise RequestError(f"a window of {most:,} is too large: give {MOST_MAX:,} or less")
     return Pipelined(most) if most > 1 else Lockstep()
