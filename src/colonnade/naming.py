@@ -72,5 +72,11 @@ def own_method(method: Method, job: Job, name: str) -> Method:
             "top": f"the top model is the active party's: set it for {job.active}",
         }
         raise JobError(f"parties.{name}.compress.{misplaced} has no effect: {cure[misplaced]}")
+    crosses = name != job.active or method.exchange.shares_labels
+    if "embedding" in party.compress and not crosses:
+        raise JobError(
+            f"parties.{name}.compress.embedding has no effect: the active party's own embeddings "
+            "cross only in snapshots, so leave it out, or set method.exchange=snapshot"
+        )
     axes: dict[str, Any] = {"compress": party.compress} if party.compress else {}
     return methods.composed(method, axes | ({"step": party.step} if party.step else {}))

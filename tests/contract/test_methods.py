@@ -14,6 +14,7 @@ from colonnade.party.method import Method
 from tests.small import small, with_network
 
 METHODS = methods.known()
+GRADIENT = {"name": "fedsgd"}
 each_method = pytest.mark.parametrize("name", METHODS)
 
 
@@ -192,6 +193,27 @@ def test_celu_with_a_lattice_and_a_pipeline_trains():
         ({"name": "fedsgd", "compress": "half"}, "say for which tensors"),
         ({"name": "fedsgd", "compress": {"embeding": "half"}}, "did you mean 'embedding'"),
         ({"name": "fedsgd", "compress": {"embedding": 4}}, "write it as text"),
+        (GRADIENT | {"compress": {"gradient": "topk:4:importance"}}, "known of embeddings only"),
+        (GRADIENT | {"compress": {"gradient": "ef+topk:4:importance"}}, "compress.gradient would"),
+        (
+            GRADIENT | {"compress": {"gradient": "steps:0=half,9=topk:4:importance"}},
+            "of embeddings",
+        ),
+        ({"name": "pbcd", "compress": {"top": "topk:4:importance"}}, "compress.top would have no"),
+        (
+            {
+                "name": "cvfl",
+                "compressor": "topk:4:importance",
+                "both": True,
+                "exchange": "gradients",
+            },
+            "compress.gradient would have no effect",
+        ),
+        ({"name": "celu", "weigh": False, "threshold": 0.7}, "leave out one of the two"),
+        ({"name": "fedsgd", "rate": "speed_adaptive"}, "here each does one"),
+        ({"name": "flexvfl", "timeout": "0s", "adaptive": True}, "here each does one"),
+        ({"name": "fedsgd", "version": "recompute"}, "no update comes between"),
+        ({"name": "fedbcd", "version": "recompute"}, "no update comes between"),
         ({"name": "fedsgd", "order": "sequential:first"}, "after the last update, or"),
         ({"name": "fedbcd", "mu": float("nan")}, "mu is nan"),
         ({"name": "fedbcd", "mu": float("inf")}, "mu is inf"),
@@ -259,3 +281,24 @@ def test_flex_vfl_stops_at_so_many_updates_however_short_they_are():
         view.kept.clear()
         view.kept.append(exchange)
         assert (until("24h").next(view) is exchange) is goes_on
+
+
+@pytest.mark.parametrize("version", ["celu", "pasta"])
+def test_recompute_is_for_methods_in_which_updates_come_between(version):
+    assert methods.build({"name": version, "version": "recompute"}).version.recomputes()
+
+
+def test_cvfl_sends_the_top_model_as_it_is_where_columns_go_by_importance():
+    made = methods.build({"name": "cvfl", "compressor": "topk:4:importance"})
+    assert "top=" not in made.composition()["compress"]
+    assert "embedding=topk:4:importance" in made.composition()["compress"]
+
+
+def test_an_active_party_s_own_embedding_is_compressed_only_where_it_crosses():
+    from colonnade import JobError, load
+    from colonnade.naming import check_names
+
+    sets = ["train.labels=shared", "parties.clinic.compress.embedding=half"]
+    assert check_names(load("digits", sets, method="pbcd"))
+    with pytest.raises(JobError, match="cross only in snapshots"):
+        check_names(load("digits", sets, method="fedsgd"))

@@ -96,7 +96,9 @@ def test_recompute_costs_one_forward_more(monkeypatch):
     from colonnade import methods
     from colonnade.party.method import Method
 
-    monkeypatch.setattr(methods, "build", lambda table: Method(version=recompute()))
+    made = Method(version=recompute())
+    monkeypatch.setattr(methods, "build", lambda table: made)
+    monkeypatch.setattr(methods, "composed", lambda method, axes: made)
     assert total_ms(clock_job(latency=5)) == pytest.approx(ROUNDS * 60)
 
 

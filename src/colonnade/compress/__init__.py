@@ -45,6 +45,7 @@ from colonnade.compress.base import (
 )
 from colonnade.compress.feedback import ErrorFeedback, error_feedback
 from colonnade.compress.half import Half, half
+from colonnade.compress.importance import goes_by_importance, without_importance
 from colonnade.compress.lattice import Lattice, lattice
 from colonnade.compress.scalar import Scalar, scalar
 from colonnade.compress.schedule import Diminishing, Steps, diminishing, steps
@@ -69,6 +70,7 @@ __all__ = [
     "describe",
     "diminishing",
     "error_feedback",
+    "goes_by_importance",
     "half",
     "lattice",
     "parse",
@@ -76,6 +78,7 @@ __all__ = [
     "scalar",
     "steps",
     "topk",
+    "without_importance",
 ]
 
 # A tag that nobody can read would be found out only by the receiver, in the middle of a job.

@@ -20,6 +20,7 @@ from colonnade.outside import import_function
 from colonnade.party.method import Method
 from colonnade.policies.local import once
 from colonnade.policies.parse import AXES, parse
+from colonnade.policies.rate import SpeedAdaptive
 from colonnade.policies.step import plain_step
 
 MethodFunction = Callable[..., Method]
@@ -106,7 +107,7 @@ def composed(method: Method, axes: Mapping[str, Any]) -> Method:
     if "compress" in axes:
         changes["compress"] = _compression(method.compress, axes["compress"])
     made = replace(method, **changes)
-    for senseless, sentence in _senseless(made):
+    for senseless, sentence in (*_senseless(made), *_without_effect(made)):
         if senseless:
             raise JobError(sentence)
     return made
@@ -159,6 +160,27 @@ def _senseless(method: Method) -> Iterator[tuple[bool, str]]:
         "the top model crosses only in snapshots: set method.exchange=snapshot, or leave out "
         "method.compress.top",
     )
+
+
+def _without_effect(method: Method) -> Iterator[tuple[bool, str]]:
+    """Choices that would change nothing, and what would make them count."""
+    yield (
+        isinstance(method.rate, SpeedAdaptive) and method.local == once(),
+        "an adaptive rate goes by how many updates a party does, and here each does one: set "
+        "method.local, as in until:100ms (with flexvfl timeout), or leave it out",
+    )
+    yield (
+        method.version.recomputes() and not method.updates_between,
+        "method.version says with which weights a reply goes backward, and here no update comes "
+        "between an embedding and its reply: leave it out, or let updates come between with "
+        "method.window or an overlapping method.local, as in workset:5:5",
+    )
+    for role in ("gradient", "top"):
+        yield (
+            encodings.goes_by_importance(getattr(method.compress, role)),
+            f"the importance of columns is known of embeddings only, so compress.{role} would have "
+            "no effect: choose another encoding, such as topk:0.25",
+        )
 
 
 def _policy(axis: str, spec: Any) -> Any:

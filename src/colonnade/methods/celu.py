@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from colonnade.errors import RequestError
 from colonnade.party.method import Method
 from colonnade.policies.local import workset
 from colonnade.policies.weight import cosine, uniform
 
+THRESHOLD = 0.5
+
 
 def celu(
-    w: int = 5, r: int = 5, threshold: float = 0.5, weigh: bool = True, overlap: bool = True
+    w: int = 5, r: int = 5, threshold: float = THRESHOLD, weigh: bool = True, overlap: bool = True
 ) -> Method:
     """CELU-VFL: local updates on the W newest exchanges in turn, each instance weighed.
 
@@ -37,5 +40,10 @@ def celu(
         >>> celu(r=1) == fedsgd()
         True
     """
+    if not weigh and threshold != THRESHOLD:
+        raise RequestError(
+            f"threshold={threshold} is of the weights, and weigh=false leaves them out: leave out "
+            "one of the two"
+        )
     local = workset(w, r, overlap)
     return Method(local=local, weight=cosine(threshold) if weigh and r > 1 else uniform())

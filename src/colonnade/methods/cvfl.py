@@ -35,7 +35,7 @@ def cvfl(
     Args:
         q: Q, all updates on one exchange.
         compressor: how embeddings and the top model are encoded: `plain`, `scalar:4`, `lattice:3`,
-            `topk:0.25`, `half`, …
+            `topk:0.25`, `half`, … With `topk:…:importance` the top model is sent as it is.
         exchange: what comes back, `snapshot` (Algorithm 1) or `gradients`.
         both: with `gradients`, whether they are compressed as well.
 
@@ -52,5 +52,5 @@ def cvfl(
     if exchange == "gradients":
         roles = compress.Compress(embedding=codec, gradient=codec if both else compress.plain())
         return Method(exchange=gradients(), local=repeat(q), compress=roles)
-    roles = compress.Compress(embedding=codec, top=codec)
+    roles = compress.Compress(embedding=codec, top=compress.without_importance(codec))
     return Method(exchange=snapshot(), local=repeat(q), compress=roles)

@@ -15,6 +15,7 @@ from colonnade.policies.quorum import QuorumPolicy, everyone
 from colonnade.policies.rate import RatePolicy, constant
 from colonnade.policies.step import StepPolicy, plain_step
 from colonnade.policies.version import VersionPolicy, stash
+from colonnade.policies.view import Role
 from colonnade.policies.weight import WeightPolicy, uniform
 from colonnade.policies.window import WindowPolicy, lockstep
 
@@ -52,6 +53,11 @@ class Method:
     def rehearses(self) -> bool:
         """Whether the parties measure their speed before the first round."""
         return self.local.reports or self.rate.rehearses
+
+    @property
+    def updates_between(self) -> bool:
+        """Whether a passive party may update between an embedding and its reply."""
+        return self.window.most > 1 or not self.local.holds(Role.PASSIVE)
 
     @property
     def by_clock(self) -> bool:

@@ -46,9 +46,7 @@ class Passive(Program):
         (self.active,) = world.peers
         self.yields = self.method.local.yields(Role.PASSIVE)
         self.reports = self.method.local.reports
-        between = self.method.window.most > 1 or not self.holds
-        self.stashes = between and not self.method.version.recomputes()
-        """Whether updates may come between an embedding and its reply."""
+        self.stashes = self.method.updates_between and not self.method.version.recomputes()
         self.in_flight: dict[int, Exchange] = {}
         self.replies: deque[Exchange] = deque()
         in_step = self.method.quorum.in_step
