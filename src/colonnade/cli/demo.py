@@ -25,7 +25,7 @@ DEMO_LINE = "latency=10ms"
 
 
 def demo(out: Out = None, as_json: Json = False, quiet: Quiet = False) -> None:
-    """See what the methods cost: three processes learn digits over slow lines, within a minute.
+    """See what the methods cost: three processes learn digits over slow lines, in a minute or so.
 
     Example: colonnade demo
     """

@@ -178,7 +178,7 @@ def _speak(
 
     if folder.is_complete:
         screen.stderr().print(f"this job is complete; its result is in {folder.path}")
-        return Joined("complete", folder.path, 0)
+        return Joined("complete", folder.path, folder.rounds)
     party = crew.equip(participant(_seeded(crew.job, crew.me, folder), crew.me, file.policy))
     told = Told(screen.stderr(), folder.path / "log.txt", host.quiet, host.launched)
     for remark in remarks({crew.me: party.part.columns}, party.part.labels):
