@@ -111,6 +111,12 @@ def fake_reproduction(monkeypatch):
     monkeypatch.setitem(sys.modules, "colonnade.reproduce", package)
 
 
+def test_lines_of_a_table_do_not_end_in_blanks_where_they_go_into_a_file(capsys):
+    for words in (["methods"], ["simulate", "digits", *SHORT]):
+        _, out, _ = run(capsys, *words)
+        assert [line for line in out.splitlines() if line != line.rstrip()] == []
+
+
 def test_reproduce(capsys, monkeypatch):
     fake_reproduction(monkeypatch)
     code, out, err = run(capsys, "reproduce", "table-one", "--seeds", "0,1", "--quick", "--json")
