@@ -128,7 +128,7 @@ def test_a_run_begins_anew_when_all_are_told_to(tmp_path, keys):
         assert "begins anew; what" in alliance.output("lab")
 
 
-def test_a_party_that_misses_nothing_or_only_the_goodbye_has_its_result_and_ends_well(tmp_path, keys):
+def test_a_party_that_misses_at_most_the_goodbye_has_its_result_and_ends_well(tmp_path, keys):
     quick = ("train.rounds=10", "timeouts.finish=1s")
     with Alliance(tmp_path, *quick, emulate=None, keys=keys) as run:
         run.start()
