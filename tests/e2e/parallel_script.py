@@ -299,7 +299,7 @@ def served(module):
 def main(out, names):
     torch.set_num_threads(1)
     warnings.simplefilter("error")
-    ranks = start(torch.device("cpu"), timeout_s=60)
+    ranks = start(torch.device("cpu"), timeout_s=300)
     # torchrun ends rank 0 as soon as another has died; here rank 0 is to say what it saw.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     orders, found = watched(ranks), {}

@@ -4,14 +4,14 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("parallel_script.py")
 EXACT = 1e-10
-TIMEOUT_S = 60
-"""How long ranks wait for one another in the script; an end before it is one that was noticed."""
+PATIENCE_S = 250
+"""Shorter than ranks wait for one another in the script: an end before it is one that was noticed,
+on however busy a machine."""
 
 
 def ranks(count, out, *cases):
@@ -22,7 +22,7 @@ def ranks(count, out, *cases):
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
     )
     found = {
         rank: json.loads(path.read_text())
@@ -71,18 +71,14 @@ def test_three_ranks_compute_it_too_and_name_the_one_that_is_killed(tmp_path):
 
 
 def test_rank_0_says_who_failed_and_why(tmp_path):
-    began = time.monotonic()
     code, said, found = ranks(2, tmp_path, "another model")
     assert code == 1
     reason = "rank 1 of this party failed: JobError: another model than that of rank 0"
     assert found[0]["another model"].startswith(reason), said
-    assert time.monotonic() - began < TIMEOUT_S
 
 
 def test_the_others_end_when_rank_0_is_killed(tmp_path):
-    began = time.monotonic()
     code, said, found = ranks(2, tmp_path, "rank 0 killed")
     assert code == 1
     assert list(found) == [1]
     assert found[1]["rank 0 killed"].startswith("rank 1 of this party lost the others"), said
-    assert time.monotonic() - began < TIMEOUT_S

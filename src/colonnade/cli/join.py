@@ -234,7 +234,7 @@ def stop(
     Example: colonnade stop runs/credit-telco
     """
     from colonnade.cli import screen
-    from colonnade.track.party_folder import running
+    from colonnade.track.lock import running
 
     process = running(run)
     if process is None:

@@ -23,16 +23,9 @@ from typing import Any
 import msgspec
 
 from colonnade.errors import RequestError
+from colonnade.track.lock import take_lock
 from colonnade.track.private import write_whole
 from colonnade.track.run import PartyRun, read_timeline, save_party, save_timeline
-
-try:
-    import fcntl
-except ImportError:
-    raise RequestError(
-        "a party of a network runs on Linux and macOS only, because this system has no file locks "
-        "as Unix has them: use WSL, or simulate the job"
-    ) from None
 
 
 class PartyFolder:
@@ -40,22 +33,7 @@ class PartyFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise RequestError(f"--out {path} cannot be written: {why}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise RequestError(
-                f"the folder {path} is in use by another process: choose another --out, or end "
-                f"that one with colonnade stop {path}"
-            ) from None
-        os.ftruncate(self._lock, 0)
-        os.write(self._lock, f"{os.getpid()}\n".encode())
+        self._lock = take_lock(path)
 
     def close(self) -> None:
         """Let another process use the folder."""
@@ -191,18 +169,3 @@ def is_done(path: Path) -> bool:
 def is_complete(path: Path) -> bool:
     """Whether the job of a party's folder is over for everybody."""
     return (path / "complete").exists()
-
-
-def running(path: Path) -> int | None:
-    """The number of the process that uses a party's folder; None when none does."""
-    try:
-        lock = os.open(path / "lock", os.O_RDWR)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return None
-    except BlockingIOError:
-        return int(os.read(lock, 32) or b"0") or None
-    finally:
-        os.close(lock)
