@@ -13,7 +13,7 @@ from tests.alliance import ACTIVE, PARTIES, PASSIVES, Alliance, differences, new
 from tests.tcp_relay import Relay
 
 QUICK = ("timeouts.silence=2s", "train.rounds=100")
-LINE = "latency=5ms"
+LINE = "latency=15ms"
 
 
 @pytest.fixture(scope="module")
