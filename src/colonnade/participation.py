@@ -16,6 +16,7 @@ from colonnade.job.kinds import kinds
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
 from colonnade.job.terms import digest, terms
+from colonnade.measuring import metrics_of
 from colonnade.naming import check_names, method_name
 from colonnade.party.active import Active
 from colonnade.party.attend import Seat
@@ -29,7 +30,7 @@ from colonnade.policies.view import Role
 from colonnade.prepare import Contract
 from colonnade.releases import Allowance, allowance
 from colonnade.track.checkpoints import Store
-from colonnade.track.metrics import Metric, choose
+from colonnade.track.metrics import Metric
 from colonnade.wire.messages import Hello, Welcome
 from colonnade.world.base import World
 
@@ -182,19 +183,20 @@ def participant(job: Job, me: str, policy: Policy | None = None) -> Participant:
     bottom = build_bottom(job, me, part.columns, None)
     if me != job.active and bottom.build is None:
         raise JobError(f"{me} is passive and has no columns: give it some in its party file")
-    objective, metrics = None, tuple[Metric, ...]()
+    objective = None
     if part.labels is not None:
         assert part.task is not None and part.classes is not None
         labels = torch.as_tensor(part.labels.train)
         objective = Objective(job.train, part.task, part.classes, labels)
-        wanted = (job.train.metric, *job.train.extra_metrics)
-        metrics = tuple(choose(name, part.task, part.classes) for name in wanted)
     made = Participant(
-        job, me, part, method, bottom, policy, terms(job, method.composition()), objective, metrics
+        job, me, part, method, bottom, policy, terms(job, method.composition()), objective, ()
     )
     sends, receives = kinds(method, job.train).of(job.parties[me].role)
     role = Role.ACTIVE if made.leads else Role.PASSIVE
     contract = made.contract(dict.fromkeys(job.parties, 1))
+    if objective is not None and part.labels is not None:
+        metrics = metrics_of(job.train, objective, part.labels, contract.schedule)
+        made = replace(made, metrics=tuple(metrics))
     refusal = policy.refuse_job(
         job,
         me,

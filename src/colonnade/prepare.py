@@ -19,6 +19,7 @@ from colonnade.extents import widest
 from colonnade.job.records import Job, first_step
 from colonnade.job.terms import digest
 from colonnade.job.terms import terms as terms_of
+from colonnade.measuring import metrics_of
 from colonnade.naming import check_names, method_name, own_method
 from colonnade.party.active import Active
 from colonnade.party.attend import Seat
@@ -33,7 +34,7 @@ from colonnade.party.schedule import Schedule
 from colonnade.party.setup import Setup
 from colonnade.policies.pace import Timing
 from colonnade.track.checkpoints import Store
-from colonnade.track.metrics import Metric, choose
+from colonnade.track.metrics import Metric
 from colonnade.wire.messages import Hello
 from colonnade.world.base import World
 
@@ -252,19 +253,12 @@ def prepare(
         for name in job.parties
     }
     widths = {name: bottom.width for name, bottom in bottoms.items()}
-    metrics = [
-        choose(name, data.task, data.classes)
-        for name in (job.train.metric, *job.train.extra_metrics)
-    ]
     labels = torch.as_tensor(data.labels.train)
-    return Prepared(
-        contract=Contract.of(job, data.train_count, data.test_count, widths, data.validation_count),
-        data=data,
-        bottoms=bottoms,
-        top=modules.get("top"),
-        objective=Objective(job.train, data.task, data.classes, labels),
-        metrics=metrics,
-    )
+    objective = Objective(job.train, data.task, data.classes, labels)
+    counts = data.train_count, data.test_count, widths, data.validation_count
+    contract = Contract.of(job, *counts)
+    metrics = metrics_of(job.train, objective, data.labels, contract.schedule)
+    return Prepared(contract, data, bottoms, modules.get("top"), objective, metrics)
 
 
 def names_data(job: Job) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import inf, isfinite
 from typing import Literal
 
 import msgspec
@@ -117,7 +118,14 @@ class Train(Record, frozen=True, kw_only=True):
         check_seed(self.split_seed, "train.split_seed")
         for field in ("pos_weight", "clip_norm"):
             value = getattr(self, field)
-            require(value is None or value > 0, f"train.{field} is {value}: it must be positive")
+            require(
+                value is None or 0 < value < inf,
+                f"train.{field} is {value}: it must be positive, and finite",
+            )
+        require(
+            self.target is None or isfinite(self.target),
+            f"train.target is {self.target}: give a value of the metric",
+        )
         for field in ("test", "validation"):
             share = getattr(self, field)
             require(0 <= share < 1, f"train.{field} is {share}: give a share from 0 to below 1")

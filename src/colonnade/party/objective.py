@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Literal
 
 import msgspec
@@ -114,9 +115,10 @@ def _class_weights(
     if train.class_weights == "balanced":
         counts = torch.bincount(labels.long().view(-1), minlength=classes).clamp(min=1)
         return labels.numel() / (classes * counts.double())
-    if len(train.class_weights) != classes or min(train.class_weights) < 0:
+    fitting = [weight for weight in train.class_weights if 0 <= weight < inf]
+    if not len(train.class_weights) == len(fitting) == classes or not any(fitting):
         raise JobError(
-            f"train.class_weights needs {classes} numbers of 0 or more, "
-            f"one for each class, and has {train.class_weights}"
+            f"train.class_weights needs {classes} numbers of 0 or more, one for each class and "
+            f"not all 0, and has {train.class_weights}"
         )
     return torch.tensor(train.class_weights, dtype=torch.float64)

@@ -178,6 +178,10 @@ METRICS = {
     name: Metric(name, _MEASURES[name], tasks, name not in _LOWER_IS_BETTER)
     for name, tasks in METRIC_TASKS.items()
 }
+EVERY_CLASS = ("auc", "pr_auc")
+"""The metrics that need rows of every class."""
+DIFFERING = ("r2",)
+"""The metrics that need targets that are not all the same."""
 DEFAULT = {"binary": "auc", "multiclass": "accuracy", "regression": "mae"}
 
 
