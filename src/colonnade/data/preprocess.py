@@ -12,7 +12,7 @@ and kept, so that test rows and later predictions are treated in exactly the sam
   that is 1 for a value that is missing or was not seen in training.
 - *A column without any value* in the training rows becomes one column of zeros.
 - Infinite numbers, dates and nested values are refused, and so is text with more than 10,000
-  categories, which is more likely an id.
+  categories, or text that is hardly a category (`disguised.py`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from colonnade.data.disguised import refuse_disguised
 from colonnade.errors import DataError, nearest
 
 _CATEGORIES_MAX = 10_000
@@ -176,7 +177,10 @@ def _matches(name: str, pattern: str) -> bool:
 def _learn(name: str, column: pa.ChunkedArray, categorical: Sequence[str]) -> Number | Category:
     listed = any(_matches(name, pattern) for pattern in categorical)
     if listed or _is_category(column.type):
-        return _learn_category(name, column)
+        category = _learn_category(name, column)
+        if not listed and _is_text(column.type):
+            refuse_disguised(name, category.values, len(column))
+        return category
     return _learn_number(name, column)
 
 

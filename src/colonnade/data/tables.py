@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.dataset as ds
 
+from colonnade.data.csv_faults import csv_fault, refuse_odd_csv
 from colonnade.errors import DataError, nearest
 
 _FORMATS = {
@@ -57,6 +58,8 @@ class TableFile:
         self._format = _FORMATS[suffix]
         self._text = tuple(text)
         try:
+            if self._format == "csv":
+                refuse_odd_csv(self.path)
             self._file = self._open(self._text)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._unreadable(error) from None
@@ -69,6 +72,9 @@ class TableFile:
         # Arrow repeats the path before each of its reasons; the last one is the cause.
         cause = str(error).split(f"{self.path}'")[-1].lstrip(".: ")
         reason = " ".join(cause.split())[:200].rstrip(".")
+        known = csv_fault(self.path, reason) if self._format == "csv" else None
+        if known is not None:
+            return known
         return DataError(
             f"{self.path} cannot be read as a table ({reason}): "
             "check that its ending says what it is and that it is complete"
