@@ -95,7 +95,7 @@ def test_files_that_are_not_tables(tmp_path):
     with pytest.raises(DataError, match="has 1 columns in line 3"):
         TableFile(tmp_path / "ragged.csv").read(["x"])
     (tmp_path / "twice.csv").write_text("id,x,x\n1,2,3\n")
-    with pytest.raises(DataError, match="multiple columns named x"):
+    with pytest.raises(DataError, match="two columns named 'x'"):
         TableFile(tmp_path / "twice.csv")
     twice = pa.table([[1], [2]], names=["x", "x"])
     with pytest.raises(DataError, match="duplicate field names"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +111,8 @@ def join(
     Example: colonnade join job.toml --me telco --connect bank.example:7443
     """
     _settle_in(threads, launched)
+    _check_address("--listen", listen)
+    _check_address("--connect", connect)
     wishes = _Wishes(sets or [], method, seed, allow or [], trust_job)
     own, file, taken = _read(job, me, party, wishes)
     if dry_run:
@@ -177,6 +180,23 @@ def _read(
     own = own_job(public, me, file)
     mine = [text for text in sets if text.startswith((f"parties.{me}.", "parties.*."))]
     return with_sets(own, *mine), file, taken
+
+
+_PORT_MAX = 65_535
+_PLACE = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]*):(?P<port>[0-9]{1,5})")
+
+
+def _check_address(option: str, text: str | None) -> None:
+    """Refuse what is no host and port: gRPC would take another port than the one that was meant."""
+    if text is None:
+        return
+    found, listens = _PLACE.fullmatch(text), option == "--listen"
+    if found is None or int(found["port"]) > _PORT_MAX or not (found["host"] or listens):
+        example = ":7443" if listens else "bank.example:7443"
+        raise RequestError(
+            f"{option} {text} is no address: write a host and a port of up to {_PORT_MAX}, as in "
+            f"{option} {example}"
+        )
 
 
 def _check_ends(job: Job, me: str, listen: str | None, connect: str | None) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from rich.text import Text
 
-from colonnade.errors import FailedError, StoppedError
+from colonnade.errors import ColonnadeError, FailedError, StoppedError
 from colonnade.track.chain import printable
 from colonnade.track.private import append_to_private
 
@@ -88,6 +88,10 @@ class Told:
             if self._said != program.view.round and not self._quiet:
                 self._console.print(line)
             self._said = program.view.round
+
+    def ended(self, sentence: str) -> None:
+        """The party ended before the job did: its log says why, as the terminal will."""
+        self._write(printable(sentence))
 
     def on_round(self, round: int, now_ns: int, loss: float) -> None:
         """A round was aggregated."""
@@ -173,9 +177,13 @@ def _speak(
 ) -> Joined:
     from colonnade.cli import screen
     from colonnade.data.scale import remarks
+    from colonnade.job.terms import digest, terms
     from colonnade.joining import Joined, Place, take_part
+    from colonnade.naming import check_names
     from colonnade.participation import participant
 
+    composition = check_names(crew.job, [crew.me]).composition()
+    folder.refuse_others(crew.me, digest(terms(crew.job, composition)))
     if folder.is_complete:
         screen.stderr().print(f"this job is complete; its result is in {folder.path}")
         return Joined("complete", folder.path, folder.rounds)
@@ -187,7 +195,11 @@ def _speak(
         place = Place(host.address, host.keyring, folder, told, line, [told])
         return take_part(party, place)
     except StoppedError as stop:
+        told.ended(str(stop))
         raise StoppedError(f"{stop}; the same command goes on from there") from None
+    except ColonnadeError as error:
+        told.ended(str(error))
+        raise
     finally:
         told.close()
 

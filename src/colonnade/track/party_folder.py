@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from colonnade.errors import RequestError
+from colonnade.track.chain import LINE_BYTES_MAX, Line, printable
 from colonnade.track.lock import take_lock
 from colonnade.track.private import write_whole
 from colonnade.track.run import PartyRun, read_timeline, save_party, save_timeline
@@ -48,6 +50,21 @@ class PartyFolder:
     def chain(self) -> Path:
         """The ledger's file."""
         return self.path / "ledger.chain"
+
+    def refuse_others(self, party: str, job: str) -> None:
+        """Refuse a folder with a run of another party, or of a job with another digest."""
+        with suppress(FileNotFoundError, msgspec.MsgspecError), self.chain.open("rb") as file:
+            first = msgspec.json.decode(file.readline(LINE_BYTES_MAX), type=Line)
+            if first.party != party:
+                whose = f"of the party {printable(first.party)}"
+            elif first.job != job:
+                whose = "of another job, or of this one with other terms"
+            else:
+                return
+            raise RequestError(
+                f"the folder {self.path} holds a run {whose}: choose another --out, or begin anew "
+                "with --restart, at all parties"
+            )
 
     def remember(self, key: str, value: int) -> int:
         """A number that must be the same each time the party starts: the first one is kept."""

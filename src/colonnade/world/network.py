@@ -86,7 +86,7 @@ class NetworkWorld(Switchboard):
                     raise Over(self.ended)
                 await self._stir(check=False)
         if self.why is not None:
-            self.watch.report.event(f"begins again, because {self.why}")
+            self.watch.report.event(f"meets the others again: {self.why}")
         self.why = None
 
     def _absent(self) -> str:

@@ -142,7 +142,7 @@ class Roster:
         self.generation, self.first = segment.generation, segment.acknowledged
         peer.session = self._open_session(self.generation)
         if known:
-            self._on_regroup(f"{peer.name} began again")
+            self._on_regroup(f"{peer.name} calls all together")
 
     def _is_news(self, opened: Segment) -> bool:
         first, generation = opened.acknowledged, opened.generation

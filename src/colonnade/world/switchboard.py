@@ -73,6 +73,8 @@ class Switchboard:
         self.stopping: str | None = None
         """Why somebody wants this party to stop; None as long as nobody does."""
         self._alone = 0
+        self._leaving = False
+        """This party has said its last word, and expects its connections to end."""
         self._stops_together = job.recovery.on_stop == "stop"
         self.blocked = False
         """The program waits in a send: the inbox may overflow, so that both ends do not."""
@@ -140,7 +142,7 @@ class Switchboard:
             outlet.retire()
             if self.outlets.get(peer) is outlet:
                 del self.outlets[peer]
-                if self.ended is None:
+                if self.ended is None and not self._leaving:
                     self.watch.lost(peer)
             self.stirred.set()
             try:
@@ -271,6 +273,7 @@ class Switchboard:
 
     async def tell(self, kind: Kind, text: str) -> None:
         """Say something to everybody that ends this party's part, and give it time to leave."""
+        self._leaving = True
         for outlet in self.outlets.values():
             outlet.say(Segment(kind, data=text.encode()[:2000]))
         latency_s = 0 if self._emulation is None else self._emulation.latency_ns / 1e9

@@ -160,9 +160,10 @@ class Watch:
         self._tell(peer, f"connected with {peer}")
 
     def lost(self, peer: str) -> None:
-        """The connection to a peer is gone."""
-        self._gone.setdefault(peer, "the connection is lost")
-        self._tell(peer, f"the connection with {peer} is lost")
+        """The connection to a peer is gone; of one who has left nothing else was expected."""
+        if peer not in self._gone:
+            self._gone[peer] = "the connection is lost"
+            self._tell(peer, f"the connection with {peer} is lost")
 
     def broke(self, peer: str, cause: str) -> None:
         """The connection to a peer cannot be written to any more."""
@@ -241,7 +242,7 @@ class Watch:
             why = f" ({self._gone[peer]})" if peer in self._gone else ""
             return AbsentError(
                 f"{peer} was awaited for {after} and did not come{why}; waited for {what} "
-                f"(timeouts.{timeout})"
+                f"(timeouts.{timeout}): see to {peer}, then start the same command again"
             )
         if waited_ns > SPEAKS_AFTER_NS:
             self._spoke = True
