@@ -68,7 +68,11 @@ def job_of(name: str, candidate: Candidate, seed: int, epochs: int | None) -> Jo
 
 
 def measure(
-    names: Sequence[str], candidates: Sequence[Candidate], seeds: Sequence[int], epochs: int | None
+    names: Sequence[str],
+    candidates: Sequence[Candidate],
+    seeds: Sequence[int],
+    epochs: int | None = None,
+    workers: int | None = None,
 ) -> list[list[str]]:
     """A row for each candidate: its mean metric on every data set."""
     tasks: list[Task] = [
@@ -78,7 +82,7 @@ def measure(
         for seed in seeds
     ]
     finals: dict[str, list[float]] = {}
-    for trial in train_all(tasks):
+    for trial in train_all(tasks, workers):
         final = 0.0 if trial.bad or not trial.summary else trial.summary["metric"]["final"]
         finals.setdefault(trial.label, []).append(final)
     return [
@@ -106,11 +110,13 @@ def main(words: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(words)
     console = Console()
     if asked.smoke:
-        names, rows = ["breast-cancer"], measure(["breast-cancer"], CANDIDATES[:2], [0], 2)
+        names = ["breast-cancer"]
+        # In this process: starting others would take longer than the training.
+        rows = measure(names, CANDIDATES[:2], [0], epochs=2, workers=1)
     else:
         seeds = [int(seed) for seed in asked.seeds.split(",")]
         names = present(asked.data.split(","), console)
-        rows = measure(names, CANDIDATES, seeds, None)
+        rows = measure(names, CANDIDATES, seeds)
     table = Table(title="Defaults: the metric on validation rows")
     table.add_column("optimizer and top")
     for name in names:

@@ -1,4 +1,5 @@
-"""`make bench` and `make bench-wan` in their smoke forms: everything once and tiny, not judged.
+"""`make bench`, `make bench-wan` and the comparison of defaults in their smoke forms: everything
+once and tiny, not judged.
 
 The commands are those of the Makefile. `make torture` and `make fuzz` have their short forms in
 `test_torture.py` and `test_fuzz.py`.
@@ -47,6 +48,12 @@ def start(monkeypatch, module, *options):
 def test_make_bench_runs(words, monkeypatch, capsys):
     start(monkeypatch, *words, "--smoke")
     assert "MISSED" not in capsys.readouterr().out
+
+
+def test_the_comparison_of_defaults_runs(monkeypatch, capsys):
+    start(monkeypatch, "benchmarks.defaults", "--smoke")
+    first, second = re.findall(r"\b[01]\.\d{3}\b(?= +│\n)", capsys.readouterr().out)
+    assert float(first) > 0.5 and float(second) > 0.5, "a trial that fails counts as 0"
 
 
 @pytest.mark.skipif(bool(why_not()), reason=why_not() or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import signal
 import time
@@ -176,6 +177,23 @@ def test_a_party_stops_without_a_disk_if_the_job_says_so(alliance):
         else:
             assert "lab failed: the checkpoint cannot be written" in last
             assert str(alliance.folder) not in last, "where it lies is nobody else's business"
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of others are of Linux")
+@sets("recovery.on_disk_fault=stop")
+def test_a_party_without_file_descriptors_left_behaves_as_without_a_disk(calm, alliance):
+    alliance.start()
+    alliance.wait_for("lab", "saved the checkpoint of round 20")
+    _, hard = resource.prlimit(alliance.processes["lab"].pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(alliance.processes["lab"].pid, resource.RLIMIT_NOFILE, (1, hard))
+    assert set(alliance.codes(30).values()) == {1}, alliance.said()
+    last = alliance.output("lab").splitlines()[-1]
+    assert "cannot be written (Too many open files): raise the limit on open files" in last
+    for name in (ACTIVE, "insurer"):
+        last = alliance.output(name).splitlines()[-1]
+        assert "lab failed: the checkpoint cannot be written" in last
+    alliance.start()
+    same(calm, alliance)
 
 
 def break_the_disk(alliance, party):

@@ -284,6 +284,8 @@ FAILING = {
         (errno.ENOSPC, "free some space"),
         (errno.EROFS, "make the folder writable"),
         (errno.EIO, "see to the disk"),
+        (errno.EMFILE, "raise the limit on open files (ulimit -n)"),
+        (errno.ENFILE, "raise the limit on open files (ulimit -n)"),
     ],
 )
 def test_a_failing_disk_gets_a_sentence_and_harms_nothing(

@@ -11,6 +11,7 @@ from colonnade.errors import FailedError
 
 _SPACE = "free some space, or choose another --out folder"
 _RIGHTS = "make the folder writable, or choose another --out folder"
+_FILES = "raise the limit on open files (ulimit -n), or choose another --out folder"
 _CURES = {
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
@@ -18,6 +19,8 @@ _CURES = {
     errno.EROFS: _RIGHTS,
     errno.EACCES: _RIGHTS,
     errno.EPERM: _RIGHTS,
+    errno.EMFILE: _FILES,
+    errno.ENFILE: _FILES,
 }
 
 
