@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from colonnade.job.train import METRIC_TASKS
 from colonnade.participation import Participant
 from colonnade.party.objective import FITS, Objective, Task
 
-MEASURES: dict[str, Task] = {"auc": "binary", "f1": "binary", "mae": "regression"}
+OF_TWO = ("auc", "pr_auc", "f1")
+"""Metrics that fit several classes too, but are mostly asked for where there are two."""
 CLASSES = 10
-"""What a passive party concludes from the metric, and takes for the number of classes: nobody but
-the active party knows the labels."""
+"""What a passive party takes for the number of classes: nobody but the active party knows them."""
 
 
 def assumed_objective(me: Participant) -> Objective:
@@ -18,7 +19,9 @@ def assumed_objective(me: Participant) -> Objective:
         return me.objective
     train, top = me.job.train, me.job.top
     single = {"agg": me.bottom.width == 1, "dot": True}.get(top.kind, False)
-    task = MEASURES.get(train.metric, "binary" if single else "multiclass")
+    task: Task = "binary" if single or train.metric in OF_TWO else "multiclass"
+    if METRIC_TASKS.get(train.metric) == ("regression",):
+        task = "regression"
     if train.loss != "auto":
         task = FITS[train.loss][0]
     many = me.bottom.width if top.kind == "agg" else CLASSES

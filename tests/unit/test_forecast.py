@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from colonnade import forecast as module
+from colonnade.assumed import assumed_objective
 from colonnade.cli import main
 from colonnade.cli.dry_run import Line, look_ahead, show_dry_run
 from colonnade.cli.options import read_job
@@ -152,6 +153,16 @@ def test_a_target_may_end_the_job_earlier():
     report = look_ahead(digits("train.stop=target"), "lab", PartyFile(), Line())
     assert report["rounds"] == 30
     assert any("may end earlier" in note for note in report["notes"])
+
+
+@pytest.mark.parametrize(
+    "metric, task",
+    [("rmse", "regression"), ("r2", "regression"), ("mae", "regression"), ("pr_auc", "binary"),
+     ("auc", "binary"), ("log_loss", "multiclass"), ("top5", "multiclass")],
+)  # fmt: skip
+def test_a_passive_party_concludes_the_task_from_the_metric(metric, task):
+    job = read_job("digits", [f"train.metric={metric}"])
+    assert assumed_objective(participant(job, "lab")).task == task
 
 
 def test_what_is_assumed_is_said():
