@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from colonnade.data.scale import remarks
 from colonnade.data.vertical import vertical
 from colonnade.errors import DataError
 
@@ -77,7 +78,7 @@ def test_true_or_false_beside_numbers_is_a_number():
             "2 rows of bank are missing at telco and 0 of telco at bank .bank has 'c038'",
         ),
         ({"telco": TELCO.rename({"c000": "new"})}, "1 rows of bank .* 1 of telco at bank"),
-        ({"telco": TELCO.reset_index(drop=True)}, "40 rows of bank are missing at telco"),
+        ({"telco": TELCO.reset_index(drop=True)}, "bank and telco have no entry in common"),
         ({"telco": TELCO.rename({"c001": "c000"})}, "telco has 1 rows with an index that came"),
         ({"telco": TELCO.to_numpy()}, "the rows of bank have an index and there is none for telco"),
         ({"telco": TELCO.assign(plan="a")}, "columns of telco are not numbers .plan.: encode"),
@@ -105,3 +106,38 @@ def test_test_rows_with_other_columns_are_refused():
             test_features={"bank": BANK[["age"]], "telco": TELCO},
             test_labels=LABELS,
         )
+
+
+def test_indexes_of_different_kinds_are_told_to_be_made_the_same():
+    telco = TELCO.set_axis(range(100, 140))
+    with pytest.raises(
+        DataError, match=r"no entry in common .bank has 'c000', telco has 100.: give"
+    ):
+        vertical({"bank": BANK, "telco": telco}, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("odd", "sentence"),
+    [
+        ("", "the label is empty in 1 rows: leave out the rows without one"),
+        ("yes ", "the labels 'yes ' and 'yes' differ in spaces only: write them the same way"),
+    ],
+    ids=["empty", "spaces"],
+)
+def test_text_labels_that_are_hardly_meant_are_refused(odd, sentence):
+    labels = pd.Series(["no", "yes"] * 20, index=IDS)
+    labels.iloc[4] = odd
+    with pytest.raises(DataError, match=sentence):
+        vertical({"bank": BANK, "telco": TELCO}, labels)
+
+
+def test_targets_that_look_like_classes_name_the_cure_for_python_too():
+    targets = pd.Series(np.arange(400) * 1000)
+    rows = np.zeros((400, 1))
+    with pytest.raises(DataError, match=r"task='regression' in cn\.vertical"):
+        vertical({"bank": rows, "telco": rows}, targets)
+
+
+def test_tiny_targets_are_remarked_as_large_ones_are():
+    data = vertical({"bank": BANK, "telco": TELCO}, LABELS * 1e-6 + 1e-7, task="regression")
+    assert any("targets are far from unit scale" in said for said in remarks({}, data.labels))

@@ -79,6 +79,13 @@ def _places(first: str, order: Any, name: str, index: Any, kind: str) -> npt.NDA
     if len(lacking) or len(surplus):
         there, absent = (first, name) if len(lacking) else (name, first)
         example = (lacking if len(lacking) else surplus)[0]
+        if len(lacking) == len(order) > 0 and len(surplus):
+            raise DataError(
+                f"different indexes: {first} and {name} have no entry in common ({first} has "
+                f"{lacking[0]!r}, {name} has {surplus[0]!r}): give both the same kind "
+                "of index, as with .index.astype(str), or drop the index everywhere with "
+                ".reset_index(drop=True) to match by place"
+            )
         raise DataError(
             f"different indexes: {len(lacking)} {kind} of {first} are missing at {name} and "
             f"{len(surplus)} of {name} at {first} ({there} has {example!r}, {absent} does not): "

@@ -97,6 +97,20 @@ def _targets(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return values.astype(np.float64)
 
 
+def _refuse_blanks(values: npt.NDArray[Any]) -> None:
+    """Refuse text labels that are empty, or alike but for spaces at their ends."""
+    known = np.unique(values).tolist()
+    bare = [word.strip() for word in known]
+    if "" in bare:
+        count = sum(not word.strip() for word in values.tolist())
+        raise DataError(f"the label is empty in {count} rows: leave out the rows without one")
+    for word, plain in zip(known, bare, strict=True):
+        if word != plain and bare.count(plain) > 1:
+            raise DataError(
+                f"the labels '{word}' and '{plain}' differ in spaces only: write them the same way"
+            )
+
+
 def _codes(values: npt.NDArray[Any], task: Task | None) -> Encoded:
     if values.dtype.kind == "f":
         if not _whole(values):
@@ -104,6 +118,8 @@ def _codes(values: npt.NDArray[Any], task: Task | None) -> Encoded:
                 "labels with a fraction cannot be classes: use a regression loss, such as 'mse'"
             )
         values = values.astype(np.int64)
+    if values.dtype.kind in "UT":
+        _refuse_blanks(values)
     known, codes = np.unique(values, return_inverse=True)
     if len(known) < 2:
         raise DataError(
@@ -118,7 +134,8 @@ def _codes(values: npt.NDArray[Any], task: Task | None) -> Encoded:
     if task is None and len(known) > _CLASSES_FEW and 2 * len(known) > len(values):
         raise DataError(
             f"the labels have {len(known)} distinct values in {len(values)} rows, too many for "
-            "classes: use a regression loss (train.loss = 'mse'), or another label column"
+            "classes: use a regression loss (train.loss = 'mse', and task='regression' in "
+            "cn.vertical), or another label column"
         )
     if task == "binary" and len(known) > 2:
         raise DataError(

@@ -66,7 +66,7 @@ def _targets(labels: Labels | None) -> str:
     if labels is None or labels.names or not len(labels.train):
         return ""
     size = float(np.sqrt(np.mean(np.square(labels.train, dtype=np.float64))))
-    if size <= _LARGE_TARGET:
+    if size <= _LARGE_TARGET and not 0 < size < _SMALL:
         return ""
     return (
         f"the targets are far from unit scale (their root mean square is {size:.3g}), and the "
