@@ -18,7 +18,7 @@ from colonnade.participation import Participant
 from colonnade.party.attend import Seat, attend
 from colonnade.party.evaluation import Observer
 from colonnade.party.setup import Outcome
-from colonnade.releases import RELEASES, Counter
+from colonnade.releases import Counter
 from colonnade.simulation import Fan, with_efforts
 from colonnade.surroundings import NotedStore, PartyWorld
 from colonnade.track.chain import Chain, reconcile
@@ -140,12 +140,10 @@ class _Part:
 
     def _counter(self) -> Counter:
         """The releases, with those of earlier processes; the ledger has them."""
-        kinds = {kind.__name__ for kind in RELEASES}
-        before = sum(
-            messages
-            for (_, way, kind), (messages, _) in self.chain.before.items()
-            if way == "sent" and kind in kinds
-        )
+        before: dict[str, int] = {}
+        for (_, way, kind), (messages, _) in self.chain.before.items():
+            if way == "sent":
+                before[kind] = before.get(kind, 0) + messages
         counter = Counter(self.me.allowance(), before)
         if not self.place.folder.is_done:
             counter.check()

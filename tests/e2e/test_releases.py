@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from colonnade.ceiling import ceiling
 from colonnade.cli.dry_run import Line, look_ahead
+from colonnade.compress import plain
 from colonnade.errors import PartyError, RequestError
 from colonnade.job import load
 from colonnade.job.party_file import PartyFile
 from colonnade.job.policy import Policy
 from colonnade.participation import participant
 from colonnade.prepare import prepare
-from colonnade.releases import Counter, allowance
+from colonnade.releases import Allowance, Counter, allowance
 from colonnade.surroundings import PartyWorld
 from colonnade.track.chain import verify
+from colonnade.wire.messages import Embedding, EvaluationEmbedding
 from colonnade.world.base import Regrouped
 from tests import loop
 from tests.alliance import ACTIVE, Alliance, new_keys, until
@@ -63,11 +67,80 @@ def test_an_active_party_that_begins_again_and_again_gets_no_more_than_releases_
     loop.run(whole())
 
 
+def curious(seat, victim, seen):
+    """An active party that has everybody begin again whenever a victim has answered an evaluation,
+    which a checkpoint just before it makes cheap: a batch of embeddings each time."""
+    build, seat.restarts = seat.build, 10**6
+
+    def built(world, welcome):
+        program = build(world, welcome)
+        accept = program.evaluations.accept
+
+        def once_more(sender, message):
+            accept(sender, message)
+            if sender == victim:
+                seen.append(message.round)
+                world.roster._begin_again("once more")
+                raise Regrouped("once more")
+
+        program.evaluations.accept = once_more
+        return program
+
+    seat.build = built
+    return seat
+
+
+def test_evaluations_that_are_asked_again_and_again_are_bounded_over_all_attempts(monkeypatch):
+    monkeypatch.setattr("tests.scene.NetworkWorld", PartyWorld)
+    c = case(evaluate_every="6 rounds")
+    setup = prepare(c.job, c.data, c.modules).contract.setup("p2")
+    allowed, seen = allowance(setup, Policy()), []
+    assert (allowed.needed, allowed.most, allowed.returns) == (12, 30, 3)
+
+    async def whole():
+        async with scene(c) as s:
+            active = await s.start("p1", curious(s.seat("p1"), "p2", seen))
+            victim = await s.start("p2")
+            victim.world.releases = Counter(allowed)
+            await s.start("p0")
+            error = await victim.end()
+            assert isinstance(error, PartyError)
+            assert len(seen) <= 8, "planned are 2, and a return repeats both at the most"
+            assert "policy.releases_max is 30, which lets 8 messages of evaluation" in str(error)
+            assert "p2 failed: policy.releases_max is 30" in str(await active.end())
+
+    loop.run(whole())
+
+
+def test_evaluations_have_a_bound_of_their_own():
+    embedding = Embedding(0, plain().encode(torch.ones(1)))
+    answer = EvaluationEmbedding(0, "test", 0, plain().encode(torch.ones(1)))
+    allowed = Allowance(most=120, needed=60, repeated=11, evaluations=4, reevaluated=2)
+    counter = Counter(allowed, {"Embedding": 100, "EvaluationEmbedding": 13, "Hello": 7})
+    for _ in range(20):
+        counter.release(embedding)
+    counter.release(answer)
+    with pytest.raises(PartyError, match="lets 14 messages of evaluation embeddings leave, and so"):
+        counter.release(answer)
+    with pytest.raises(PartyError, match="is 120, and so many batches of embeddings have left"):
+        counter.release(embedding)
+
+
+def test_the_schedule_is_what_evaluations_are_counted_against():
+    job = load("digits", ["train.rounds=60", "train.checkpoint_every=10", "train.full_loss=true"])
+    me = participant(job, "lab")
+    assert me.allowance().evaluations == ceiling(me)["EvaluationEmbedding"][0] == 3 * 2 + 1
+    never = participant(load("digits", ["train.rounds=60", "train.evaluate_every=never"]), "lab")
+    assert never.allowance().evaluations_most == 0
+
+
 def test_the_default_leaves_room_for_returns_and_the_dry_run_says_so():
     job = load("digits", ["train.rounds=60", "train.checkpoint_every=10"])
     report = look_ahead(job, "lab", PartyFile(), Line())
     assert report["policy"]["releases_max"] == {"says": 120, "job": 60}
     assert any("room for 5 returns to a checkpoint" in note for note in report["notes"])
+    told = "and 19 messages of evaluation embeddings, where it sends 4"
+    assert any(told in note for note in report["notes"]), report["notes"]
     without = look_ahead(load("digits", ["train.rounds=60"]), "lab", PartyFile(), Line())
     assert without["policy"]["releases_max"] == {"says": 240, "job": 60}
     assert any("room for 3 returns" in note for note in without["notes"])
