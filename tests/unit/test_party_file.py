@@ -163,6 +163,24 @@ def test_party_files_are_found_in_their_order(tmp_path, monkeypatch):
     assert find_party("digits", "telco").resolve() == here / "telco.toml"
 
 
+def test_a_party_file_that_came_with_a_job_does_not_silently_go_before_one_s_own(
+    tmp_path, monkeypatch, capsys
+):
+    from colonnade.cli import main
+
+    theirs, mine = tmp_path / "from-partner", tmp_path / "mine"
+    theirs.mkdir()
+    mine.mkdir()
+    monkeypatch.chdir(mine)
+    (theirs / "job.toml").write_text('data = "digits"\n[parties.bank]\nrole = "active"\n'
+                                     '[parties.telco]\n')  # fmt: skip
+    (theirs / "telco.toml").write_text("seed = 42\n")
+    (mine / "party.toml").write_text("[policy]\nrounds_max = 10\n")
+    words = ["join", str(theirs / "job.toml"), "--me", "telco", "--dry-run"]
+    assert main(words) == 2
+    assert "say with --party which is yours" in capsys.readouterr().err
+
+
 def test_a_job_file_is_no_party_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     job = write(tmp_path, "", "telco.toml")

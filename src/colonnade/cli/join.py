@@ -163,11 +163,11 @@ def _read(
     command line sets goes before its files."""
     from colonnade.cli import screen
     from colonnade.job.files import changed, read_source, with_sets
-    from colonnade.job.party_file import PartyFile, exposure, find_party, load_party, own_job
+    from colonnade.job.party_file import PartyFile, exposure, find_own, load_party, own_job
     from colonnade.job.trust import check_taken, taken_from_job
 
     read, sets = read_source(source), wishes.sets
-    found = path or find_party(source, me)
+    found = path or find_own(source, me)
     file = PartyFile() if found is None else load_party(found)
     taken = {} if read.is_ours else taken_from_job(read.tables, me, file, sets)
     named = [me] if f"parties.{me}.model" in taken else []

@@ -134,6 +134,23 @@ def find_party(job_source: str | Path, me: str) -> Path | None:
     return None
 
 
+def find_own(job_source: str | Path, me: str) -> Path | None:
+    """As `find_party`, where one file may be the party's own and the other have come with the job.
+
+    >>> find_own("digits", "nobody-of-this-name") is None
+    True
+    """
+    found, job_path = find_party(job_source, me), Path(job_source)
+    elsewhere = job_path.is_file() and job_path.parent.resolve() != Path().resolve()
+    here = find_party("", me) if elsewhere else None
+    if found is not None and here is not None and not here.samefile(found):
+        raise JobError(
+            f"there is a party file beside the job, {found}, which may have come with it, and one "
+            f"in this folder, {here}: say with --party which is yours"
+        )
+    return found
+
+
 def exposure(path: str | Path, file: PartyFile) -> str | None:
     """A warning where others on this computer can read a party file that holds a secret seed."""
     if file.seed is None or os.name != "posix":
