@@ -185,7 +185,7 @@ def test_texts(text, encoding):
     [
         ("latice:4", "no encoding is called 'latice': did you mean 'lattice'"),
         ("", "no encoding is called ''"),
-        ("scalar", "'' is not a whole number: write for example scalar:4"),
+        ("scalar", "'' is not a whole number of up to 15 digits: write for example scalar:4"),
         ("scalar:x", "'x' is not a whole number"),
         ("scalar:40", "choose a whole number 1 to 16"),
         ("scalar:4:dithr", "scalar has no option 'dithr': did you mean 'dither'"),
