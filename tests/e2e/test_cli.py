@@ -11,9 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import colonnade
+from colonnade.cli import main
 from tests.processes import alive, begin, children
 
 COMMAND = [sys.executable, "-m", "colonnade"]
+PATIENCE_S = 250
 SHORT = ["--set", "train.epochs=2"]
 FIELDS = {
     "method", "composition", "seed", "rounds", "epochs", "time_s", "bytes", "metric", "target",
@@ -22,10 +24,30 @@ FIELDS = {
 }  # fmt: skip
 
 
-def call(*words, cwd=None):
-    return subprocess.run(
-        [*COMMAND, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=120
-    )
+LEAN = """
+import dis, sys
+from importlib.machinery import SourceFileLoader
+
+def get_code(self, name, plain=SourceFileLoader.get_code):
+    if name.partition(".")[0] != "colonnade":
+        return plain(self, name)
+    path = self.get_filename(name)
+    return compile(self.get_data(path), path, "exec", dont_inherit=True, optimize=1)
+
+SourceFileLoader.get_code = get_code
+from colonnade.cli import main
+from colonnade.wire.codec import Codec
+
+for step in dis.get_instructions(Codec.encode):
+    assert step.opname != "LOAD_ASSERTION_ERROR", "the assertions are still there"
+sys.exit(main(sys.argv[1:]))
+"""
+"""The command without assertions, as under `python -O`, which would compile all of torch anew."""
+
+
+def call(*words, cwd=None, program=("-m", "colonnade")):
+    command = [sys.executable, *program, *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def start(*words):
@@ -38,26 +60,14 @@ def interrupt(process, after):
         if line.startswith(after):
             break
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, err
 
 
-def test_a_job_needs_no_assertions():
-    """`python -O` leaves them out."""
-    words = ["simulate", "digits", "--set", "train.epochs=1", "--json"]
-    lean = subprocess.run(
-        [sys.executable, "-O", "-m", "colonnade", *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert lean.returncode == 0, lean.stderr
-    assert lean.stdout == call(*words).stdout
-
-
-def test_simulate_is_the_same_in_two_processes(tmp_path):
+def test_a_job_is_the_same_in_two_processes_and_needs_no_assertions(tmp_path):
     words = ["simulate", "digits", "--method", "fedbcd:updates=2", *SHORT, "--json", "--out"]
-    first, second = (call(*words, tmp_path / name) for name in ("a", "b"))
+    first, second = call(*words, tmp_path / "a"), call(*words, tmp_path / "b", program=["-c", LEAN])
+    assert second.returncode == 0, second.stderr
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
     summary = json.loads(first.stdout)
@@ -134,7 +144,7 @@ def test_workers_end_with_a_comparison_that_is_killed(how):
         time.sleep(0.2)
     assert len(workers) >= 3, "two workers and multiprocessing's resource tracker"
     process.send_signal(how)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     until = time.monotonic() + 60
     while any(map(alive, workers)) and time.monotonic() < until:
         time.sleep(0.2)
@@ -180,20 +190,25 @@ def test_compare_shows_misses_as_misses():
     assert "run 4 of 4" in result.stderr
 
 
-def test_sweep_resumes_and_compare_uses_it(tmp_path):
+def test_sweep_resumes_and_compare_uses_it(tmp_path, monkeypatch, capsys):
+    def run(*words):
+        code = main([str(word) for word in words])
+        return code, *capsys.readouterr()
+
+    monkeypatch.chdir(tmp_path)
     words = ["sweep", "digits", *SHORT, "--workers", 1, "--grid",
              "parties.*.optimizer.lr=0.1,0.4"]  # fmt: skip
     first = call(*words, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "run 2 of 2" in first.stderr
-    again = call(*words, "--json", cwd=tmp_path)
-    assert again.stderr == "2 of 2 runs are in runs/sweep-digits already\n"
-    best = json.loads(again.stdout)["points"][0]["settings"]
-    tuned = call("compare", "digits", "--methods", "fedsgd,fedbcd:updates=2", "--seeds", "0",
-                 *SHORT, "--tuned", "runs/sweep-digits", "--out", "cmp", "--workers", 1, "--json",
-                 cwd=tmp_path)  # fmt: skip
-    assert tuned.returncode == 0, tuned.stderr
-    assert [run["seed"] for run in json.loads(tuned.stdout)["runs"]] == [0, 0]
+    code, out, err = run(*words, "--json")
+    assert (code, err) == (0, "2 of 2 runs are in runs/sweep-digits already\n")
+    best = json.loads(out)["points"][0]["settings"]
+    code, out, err = run("compare", "digits", "--methods", "fedsgd,fedbcd:updates=2", "--seeds",
+                         "0", *SHORT, "--tuned", "runs/sweep-digits", "--out", "cmp",
+                         "--workers", 1, "--json")  # fmt: skip
+    assert code == 0, err
+    assert [run["seed"] for run in json.loads(out)["runs"]] == [0, 0]
     job = colonnade.load(tmp_path / "cmp" / "runs" / "fedbcd-updates=2" / "seed-0" / "job.toml")
     assert job.parties["lab"].optimizer["lr"] == best["parties.*.optimizer.lr"]
 
