@@ -2,8 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
-# More than two cores have: the tests with real processes mostly wait.
-WORKERS ?= 4
+# One more than two cores: the tests with real processes mostly wait.
+WORKERS ?= 3
 # The data sets that do not come with a package; tests that need them are skipped without.
 export COLONNADE_DATA ?= $(abspath ../shared/data)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -55,10 +56,16 @@ def test_it_repeats_bit_for_bit(name):
     assert first.parties["p1"].ledger == second.parties["p1"].ledger
 
 
+QUICK = [(2, "split", False), (2, "split", True), (3, "agg", True), (3, "agg", False),
+         (5, "split", False)]  # fmt: skip
+REST = [each for each in product((2, 3, 5), ("split", "agg"), (False, True)) if each not in QUICK]
+
+
 @each_method
-@pytest.mark.parametrize("parties", [2, 3, 5])
-@pytest.mark.parametrize("top", ["split", "agg"])
-@pytest.mark.parametrize("label_only", [False, True])
+@pytest.mark.parametrize(
+    "parties, top, label_only",
+    [*QUICK, *(pytest.param(*each, marks=pytest.mark.slow) for each in REST)],
+)
 def test_it_trains_any_number_of_parties(name, parties, top, label_only):
     case = small(parties, top, label_only, method={"name": name}, rounds=60,
                  optimizer={"name": "sgd", "lr": 0.2}, evaluate_every="20 rounds",

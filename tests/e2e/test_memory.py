@@ -23,7 +23,7 @@ def resident_mb(pid: int | str) -> float:
 
 
 @pytest.mark.parametrize(
-    "rounds, growth_mb", [(3_000, 4), pytest.param(10_000, 8, marks=pytest.mark.slow)]
+    "rounds, growth_mb", [(2_000, 3), pytest.param(10_000, 8, marks=pytest.mark.slow)]
 )
 def test_a_long_job_takes_no_more_memory_than_a_short_one(tmp_path, rounds, growth_mb):
     """What is noted of a round (when what was done, its loss) takes some 200 bytes."""
