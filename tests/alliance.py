@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import time
@@ -268,6 +269,17 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
 def _short(value: object) -> str:
     return repr(value)[:80]
+
+
+STREAM_CANCELLED = re.compile(
+    r"Traceback \(most recent call last\):\n.*_schedule_rpc_coro\n.*CancelledError\n"
+)
+"""What gRPC itself may print of a stream that is still open when its server stops."""
+
+
+def has_traceback(said: str) -> bool:
+    """Whether a party showed a traceback that is not gRPC's own."""
+    return "Traceback" in STREAM_CANCELLED.sub("", said)
 
 
 def until(

@@ -27,7 +27,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.alliance import ACTIVE, PARTIES, PASSIVES, Alliance, Forked, Fresh, differences, until
+from tests.alliance import (
+    ACTIVE,
+    PARTIES,
+    PASSIVES,
+    Alliance,
+    Forked,
+    Fresh,
+    differences,
+    has_traceback,
+    until,
+)
 from tests.tcp_relay import Relay
 
 METHODS: dict[str, tuple[str, ...]] = {
@@ -194,7 +204,7 @@ class Torture:
 
     def check(self, alliance: Alliance) -> None:
         """Was it as if nothing had happened?"""
-        assert "Traceback" not in alliance.said(), alliance.said()
+        assert not has_traceback(alliance.said()), alliance.said()
         if self.method in IN_STEP:
             found = differences(self.calm, alliance.result())
             assert not found, "\n".join(found)
