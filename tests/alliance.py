@@ -274,7 +274,8 @@ def _short(value: object) -> str:
 STREAM_CANCELLED = re.compile(
     r"Traceback \(most recent call last\):\n.*_schedule_rpc_coro\n.*CancelledError\n"
 )
-"""What gRPC itself may print of a stream that is still open when its server stops."""
+"""What gRPC itself has been seen to print of an old stream, some time after its connection was
+lost; nothing of ours is in it."""
 
 
 def has_traceback(said: str) -> bool:

@@ -120,8 +120,7 @@ def secure_grpc() -> Any:
 
 
 def _not_of_a_broken_connection(record: logging.LogRecord) -> bool:
-    ended = record.exc_info is not None and record.exc_info[0] is asyncio.CancelledError
-    return not (ended or str(record.msg).startswith("ExecuteBatchError raised in core"))
+    return not str(record.msg).startswith("ExecuteBatchError raised in core")
 
 
 def server_credentials(
