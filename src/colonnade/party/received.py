@@ -40,7 +40,8 @@ def received(
         raise BreachError(sender, f"{sender} sent what cannot be read: {fault}") from None
     # A sum of squares is quick and shows every NaN and all that is too large, whatever its sign;
     # it may also be too large itself where all its terms are well.
-    doubtful = finite and not math.isfinite(torch.dot(flat := tensor.reshape(-1), flat).item())
+    flat = tensor.reshape(-1)
+    doubtful = finite and not math.isfinite(torch.dot(flat, flat).item())
     if doubtful and (found := excess(tensor)) is not None:
         raise NotFiniteError(sender, f"{sender} sent a tensor with {found}")
     return tensor
