@@ -1,4 +1,4 @@
-"""Thousands of random jobs under random faults, with learners that only count.
+"""Random jobs by the thousand under random faults, with learners that only count.
 
 Links drop, repeat, delay and reorder; links go dead; processes crash and come back with nothing
 but their checkpoints. Every batch must be applied exactly once and in order at every party.
@@ -11,7 +11,7 @@ import pytest
 from tests.faults import check, play
 
 CHUNK = 100
-CHUNKS = 20
+CHUNKS = 10
 SLOW_CHUNKS = 200
 
 
