@@ -28,6 +28,8 @@ async def trained(s):
     await s.until(lambda: all(store.marks() for store in s.stores.values()))
     await last.crash()
     await s.until(lambda: others[0].said("the connection with p2 is lost"))
+    # What p2 had agreed to before it crashed may still be being saved.
+    await s.until(lambda: s.stores["p0"].marks().keys() == s.stores["p1"].marks().keys())
     return others
 
 
@@ -75,13 +77,20 @@ def test_a_party_of_another_run_of_the_same_job_is_sent_away():
 def test_who_claims_to_have_no_checkpoint_of_the_run_makes_nobody_delete_theirs():
     async def run(s, others):
         run, store, seen = s.stores["p2"].run, s.stores["p0"], []
-        before, begin = store.marks(), store.begin
-        store.begin = lambda *given: (begin(*given), seen.append((given[2], store.marks())))
+        begin = store.begin
+
+        def watched(run, attempt, start):
+            before = store.marks()
+            begin(run, attempt, start)
+            seen.append((start, before, store.marks()))
+
+        store.begin = watched
         liar = s.stores["p2"] = MemoryStore()
         liar.begin(run, "", 0)
         back = await s.start("p2")
         await s.until(lambda: seen)
-        assert seen[0] == (0, before)
+        start, before, after = seen[0]
+        assert start == 0 and before and after == before
         s.unharmed({party.name: await party.end() for party in (*others, back)})
 
     play(run)
@@ -89,14 +98,19 @@ def test_who_claims_to_have_no_checkpoint_of_the_run_makes_nobody_delete_theirs(
 
 def files(alliance, *names):
     folders = [alliance.run_folder(name) / "checkpoints" for name in names]
-    return [sorted(path.name for path in folder.iterdir()) for folder in folders]
+    return [
+        # What is being written has a hidden name until it is whole.
+        sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+        for folder in folders
+    ]
 
 
 def test_a_wrong_out_folder_costs_nothing_at_any_party(tmp_path, keys):
-    with Alliance(tmp_path, "train.rounds=60", emulate="latency=5ms", keys=keys) as alliance:
+    rounds = ("train.rounds=60", "train.checkpoint_every=20")
+    with Alliance(tmp_path, *rounds, emulate="latency=5ms", keys=keys) as alliance:
         alliance.start()
-        alliance.wait_for("lab", "saved the checkpoint of round 10")
-        alliance.wait_for_round(10)
+        alliance.wait_for("lab", "saved the checkpoint of round 20")
+        alliance.wait_for_round(20)
         for name, others in (("lab", (ACTIVE, "insurer")), (ACTIVE, ("lab", "insurer"))):
             alliance.kill(name)
             right = alliance.run_folder(name)
