@@ -31,7 +31,7 @@ SEEDS = (0, 1)
 VALIDATION = 0.2
 Candidate = tuple[dict[str, Any], list[int]]
 CANDIDATES: tuple[Candidate, ...] = (
-    (Party().optimizer, Top().hidden),
+    (Party().optimizer, Top().layers),
     ({"name": "adam", "lr": 5e-3}, [32]),
     ({"name": "adam", "lr": 5e-3}, []),
     ({"name": "adam", "lr": 1e-3}, [64]),

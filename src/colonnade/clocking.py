@@ -55,7 +55,7 @@ def simulate_clock(
     job = as_job(job)
     check_count("rows", rows)
     check_widths(job, widths)
-    train = msgspec.structs.replace(job.train, evaluate_every="never")
+    train = msgspec.structs.replace(job.train, evaluate_every="never", stop="end", patience=None)
     contract = Contract.of(msgspec.structs.replace(job, train=train), rows, 0, widths)
     present = {name: width for name, width in widths.items() if width}
     top: list[tuple[int, ...]] = []

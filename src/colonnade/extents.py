@@ -20,7 +20,7 @@ def widest(job: Job, method: Method, rows: int, test_rows: int) -> int:
     186932
     """
     item = DTYPES[job.train.dtype].itemsize
-    at_once = max(job.train.batch_size, min(EVALUATION_ROWS, test_rows), *job.top.hidden, 1)
+    at_once = max(job.train.batch_size, min(EVALUATION_ROWS, test_rows), *job.top.layers, 1)
     found = job.limits.message_bytes // (at_once * item)
     if method.quorum.remembers:
         found = min(found, job.limits.table_bytes // (rows * item))

@@ -180,3 +180,9 @@ def test_busy_and_idle_fill_the_time():
     assert passive.busy_s == pytest.approx(ROUNDS * 0.030)
     assert passive.busy_s + passive.idle_s == pytest.approx(run.time_s)
     assert run.summary()["max_in_flight"] == {"passive1": 1}
+
+
+def test_the_clock_of_a_job_that_may_end_early_runs_to_its_end():
+    job = clock_job()
+    train = msgspec.structs.replace(job.train, patience=1, target=0.5, stop="target")
+    assert run_clock(msgspec.structs.replace(job, train=train)).rounds == ROUNDS

@@ -227,7 +227,7 @@ def test_regression_end_to_end():
     x = {"a": generator.normal(size=(200, 2)), "b": generator.normal(size=(200, 3))}
     y = x["a"][:, 0] - 2 * x["b"][:, 1]
     job = load("digits", ["train.rounds=300", "train.batch_size=32", "train.metric=mae",
-                          "train.target=0.1", "top.kind=agg"])  # fmt: skip
+                          "train.target=0.1"])  # fmt: skip
     party = msgspec.structs.replace(
         job.parties["lab"], model={"name": "linear", "embedding": 1}, view=None
     )

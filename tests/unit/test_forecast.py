@@ -39,8 +39,8 @@ LOCK_STEP = {
     "fedbcd:order=sequential": ("train.full_loss=true", "train.checkpoint_every=10"),
     "fedbcd": ("train.evaluate_every=never", "train.class_weights=balanced"),
     "cvfl": ("train.labels=shared", "train.dtype=float64"),
-    "cvfl:compressor=half": ("train.labels=shared", "top.kind=agg", "parties.*.width=10",
-                             "parties.*.model.embedding=10"),
+    "cvfl:compressor=half": ("train.labels=shared", "top.kind=agg", "top.hidden=[]",
+                             "parties.*.width=10", "parties.*.model.embedding=10"),
 }  # fmt: skip
 ENCODINGS = ["topk:0.25", "lattice:3", "scalar:4:minmax", "ef+topk:0.1", "diminishing+scalar:2"]
 

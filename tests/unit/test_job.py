@@ -122,6 +122,8 @@ def test_any_job_survives_the_round_trip(job):
         ("parties.labb.view=left", "names no party of the job: did you mean 'lab'"),
         ("top.kind=sum", r"top\.kind"),
         ("top.module=a:b", r"set top\.kind = 'module'"),
+        ("top.kind=agg", r"top\.hidden has no effect with top\.kind = 'agg'.*leave it out"),
+        ("top.kind=dot", r"top\.hidden has no effect with top\.kind = 'dot'"),
         ("limits.message_bytes=1", "at least 1024"),
         ("limits.queue_bytes=1", "at least 1024"),
         ("parties.lab.width=0", r"parties\.lab\.width is 0: it must be 1 or more"),
@@ -160,6 +162,28 @@ def test_set_reaches_timeouts_recovery_and_limits():
 def test_stop_needs_a_target():
     with pytest.raises(JobError, match=r"there is no train\.target"):
         Train(stop="target")
+
+
+@pytest.mark.parametrize("setting", [{"patience": 3}, {"target": 0.9, "stop": "target"}])
+def test_an_early_end_needs_evaluations(setting):
+    Train(**setting)
+    with pytest.raises(JobError, match=r"has no effect .* 'never', .*: leave it out, or evaluate"):
+        Train(**setting, evaluate_every="never")
+
+
+@pytest.mark.parametrize(
+    "setting", [{"hidden": [64]}, {"hidden": [8, 8]}, {"dropout": 0.5}, {"bias": False}]
+)
+def test_the_layers_of_a_top_model_that_has_none_are_refused(setting):
+    Top(**setting)
+    (field,) = setting
+    for kind in ("agg", "dot", "module"):
+        with pytest.raises(
+            JobError, match=rf"top\.{field} has no effect with top\.kind = '{kind}'"
+        ):
+            Top(kind=kind, **setting)
+        assert Top(kind=kind).layers == Top(kind=kind, hidden=[]).layers == []
+    assert (Top().layers, Top(hidden=[8]).layers, Top(hidden=[]).layers) == ([64], [8], [])
 
 
 def test_both_ends_are_refused_and_set_replaces_one_by_the_other():

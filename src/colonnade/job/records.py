@@ -14,9 +14,10 @@ from typing import Any, Literal
 import msgspec
 
 from colonnade.errors import nearest
-from colonnade.job.bounds import LAYERS_MAX, PARTIES_MAX, WIDTH_MAX, check_name, check_seed
+from colonnade.job.bounds import PARTIES_MAX, WIDTH_MAX, check_name, check_seed
 from colonnade.job.running import Limits, Recovery, Timeouts
 from colonnade.job.texts import parse_method
+from colonnade.job.top import Top
 from colonnade.job.train import Record, Train, require
 from colonnade.job.typed import settle
 from colonnade.units import duration_ns, rate_bits
@@ -177,33 +178,6 @@ class Party(Record, frozen=True, kw_only=True):
 
 PUBLIC = ("role", "width", "step", "compress")
 """What a job says of a party to all the others; the rest of an entry is the party's own."""
-
-
-class Top(Record, frozen=True, kw_only=True):
-    """The active party's fusion model (the `[top]` table)."""
-
-    kind: Literal["split", "agg", "dot", "module"] = "split"
-    hidden: list[int] = msgspec.field(default_factory=lambda: [64])
-    """The hidden layers of `split`; the other kinds have none."""
-    dropout: float = 0.0
-    bias: bool = True
-    module: str | None = None
-    """`package.module:function`, called with the embedding widths and the output width."""
-    optimizer: dict[str, Any] | None = None
-    """Its own optimizer; without one it shares the active party's."""
-
-    def __post_init__(self) -> None:
-        settle(self)
-        require(
-            (self.kind == "module") == (self.module is not None) or self.kind == "module",
-            "top.module is set but top.kind is not 'module': set top.kind = 'module'",
-        )
-        require(0 <= self.dropout < 1, f"top.dropout is {self.dropout}: give 0 to below 1")
-        require(
-            len(self.hidden) <= LAYERS_MAX and all(1 <= size <= WIDTH_MAX for size in self.hidden),
-            f"top.hidden has a layer that is not 1 to {WIDTH_MAX:,} wide, or more than "
-            f"{LAYERS_MAX} layers: choose a smaller top model",
-        )
 
 
 class Job(Record, frozen=True, kw_only=True):

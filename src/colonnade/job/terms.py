@@ -42,6 +42,7 @@ def terms(job: Job, composition: Mapping[str, str]) -> dict[str, str]:
     for name in ("train", "top", "timeouts", "recovery"):
         common[name] = _values(getattr(job, name))
     common["top"].pop("optimizer")
+    common["top"]["hidden"] = job.top.layers
     common["method"] = dict(composition)
     return {path: _json(value) for path, value in _flat(common)}
 

@@ -135,7 +135,14 @@ class Train(Record, frozen=True, kw_only=True):
         )
         for name in (self.metric, *self.extra_metrics):
             require(name in METRIC_TASKS or name == self.metric == "auto", _no_metric(name))
-        self.evaluation_period()
+        if self.evaluation_period() is None:
+            early = {"patience": self.patience is not None, "stop": self.stop == "target"}
+            for field, given in early.items():
+                require(
+                    not given,
+                    f"train.{field} has no effect with train.evaluate_every = 'never', since only "
+                    "evaluations could end the run: leave it out, or evaluate, as with '1 epoch'",
+                )
 
     def evaluation_period(self) -> tuple[int, Literal["epoch", "round"]] | None:
         """How often to evaluate, as a count and a unit; None for never.

@@ -77,7 +77,7 @@ def build_top(top: Top, widths: dict[str, int], outputs: int) -> nn.Module:
 
 def _split(top: Top, width: int, outputs: int) -> nn.Module:
     layers: list[nn.Module] = []
-    for size in top.hidden:
+    for size in top.layers:
         layers += [nn.Linear(width, size, bias=top.bias), nn.ReLU()]
         if top.dropout:
             layers.append(nn.Dropout(top.dropout))
