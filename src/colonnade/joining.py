@@ -14,6 +14,7 @@ from colonnade.errors import AbsentError, FailedError
 from colonnade.job.files import dumps
 from colonnade.job.party_file import public_job
 from colonnade.job.running import Timeouts
+from colonnade.job.terms import identity
 from colonnade.participation import Participant
 from colonnade.party.attend import Seat, attend
 from colonnade.party.evaluation import Observer
@@ -84,11 +85,11 @@ class _Part:
         self.me = me
         self.place = place
         folder, job = place.folder, me.job
-        digest = me.hello.digest
-        self.chain = Chain.open(folder.chain, me.me, digest, wall_ns())
+        same = identity(me.terms)
+        self.chain = Chain.open(folder.chain, me.me, same, wall_ns())
         elapsed_ns = max(0, wall_ns() - folder.remember("started_ns", wall_ns()))
         self.watch = Watch(self._timeouts(), place.report, self.chain, elapsed_ns)
-        kept = FileStore(folder.checkpoints, me.me, digest, job.recovery.keep)
+        kept = FileStore(folder.checkpoints, me.me, same, job.recovery.keep)
         forgives = job.recovery.on_disk_fault == "go_on"
         self.store = NotedStore(kept, self.watch, self.chain, forgives)
         contract = me.contract(dict.fromkeys(job.parties, 1))

@@ -148,7 +148,7 @@ def test_parties_do_not_outlive_a_launcher_that_is_killed(tmp_path, monkeypatch)
 
 
 @needs_proc
-def test_ctrl_c_stops_all_as_planned_and_the_same_command_goes_on(tmp_path, capfd):
+def test_ctrl_c_stops_all_as_planned_and_the_job_goes_on_even_with_other_timeouts(tmp_path, capfd):
     out = tmp_path / "run"
     words = [TWO, "--set", "train.epochs=8", "--emulate", "latency=10ms", "--out", out]
     process = start(*words)
@@ -162,9 +162,11 @@ def test_ctrl_c_stops_all_as_planned_and_the_same_command_goes_on(tmp_path, capf
     assert not any(map(alive, parties))
     assert not (out / "summary.json").exists()
 
-    code, text, err = run(capfd, "launch", *words, "--json")
+    sets = ("timeouts.stall=2h", "recovery.keep=4", "limits.queue_messages=512")
+    code, text, err = run(capfd, "launch", *words, "--json", *(f"--set={each}" for each in sets))
     assert code == 0, err
     assert "goes on from round" in err
+    assert cn.load(out / "job.toml").timeouts.stall == "2h"
     assert json.loads(text)["rounds"] == 104
     run(capfd, "simulate", TWO, "--set", "train.epochs=8", "--out", tmp_path / "other", "-q")
     same_weights(out, tmp_path / "other", ["hospital", "lab"])

@@ -50,6 +50,41 @@ def test_a_launch_and_a_simulation_do_not_share_a_folder(run, folder):
         run.save(folder)
 
 
+@pytest.mark.parametrize(
+    ("setting", "goes_on"),
+    [
+        ("timeouts.absence=1min", True),
+        ("recovery.restarts=3", True),
+        ("limits.queue_messages=7", True),
+        ("train.checkpoint_every=9", False),
+        ("seed=1", False),
+        ("data=mnist", False),
+        ("method.name=vafl", False),
+        ("parties.lab.optimizer.lr=9", False),
+    ],
+)
+def test_a_begun_run_goes_on_with_other_timeouts_but_not_with_another_training(
+    setting, goes_on, run, tmp_path
+):
+    claim(tmp_path, run.job)
+    (tmp_path / "parties" / "lab").mkdir(parents=True)
+    (tmp_path / "parties" / "lab" / "ledger.chain").write_text("")
+    changed = cn.with_sets(run.job, setting)
+    if goes_on:
+        claim(tmp_path, changed)
+        assert cn.load(tmp_path / "job.toml") == changed
+        return
+    with pytest.raises(cn.RequestError, match="holds a run of another job"):
+        claim(tmp_path, changed)
+
+
+def test_a_run_folder_whose_job_file_is_damaged_is_not_taken(run, folder):
+    for damaged in (b"seed = ", b"\xff"):
+        (folder / "job.toml").write_bytes(damaged)
+        with pytest.raises(cn.RequestError, match="holds a run of another job"):
+            run.save(folder)
+
+
 def test_a_comparison_keeps_to_its_folder(tmp_path, folder):
     job, out = cn.load("digits", ["train.rounds=1"]), tmp_path / "compare"
     cn.compare(job, ["fedsgd"], [0], workers=1, out=out)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from colonnade import Job, Party, Train
 from colonnade.job import builtin_names, dumps, load, loads
 from colonnade.job.party_file import PartyFile, own_job, public_job
-from colonnade.job.terms import differences, digest, terms
+from colonnade.job.terms import differences, digest, identity, terms
 
 
 def of(*sets, composition=None):
@@ -62,6 +62,23 @@ def test_what_is_agreed_on_is_in_the_terms(setting, field):
 )
 def test_what_is_a_partys_own_is_not_in_the_terms(setting):
     assert of(setting) == of()
+
+
+@pytest.mark.parametrize(
+    ("setting", "same"),
+    [
+        ("timeouts.absence=1min", True),
+        ("recovery.on_stop=stop", True),
+        ("limits.queue_messages=7", True),
+        ("seed=4", False),
+        ("train.checkpoint_every=5", False),
+        ("parties.lab.width=16", False),
+        ("top.hidden=[3]", False),
+    ],
+)
+def test_a_run_stays_the_same_when_only_its_timeouts_change(setting, same):
+    assert (identity(of(setting)) == identity(of())) is same
+    assert identity(of(composition={"local": "once()"})) != identity(of())
 
 
 def test_the_method_is_in_the_terms_as_it_is_composed():

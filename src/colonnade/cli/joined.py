@@ -177,13 +177,13 @@ def _speak(
 ) -> Joined:
     from colonnade.cli import screen
     from colonnade.data.scale import remarks
-    from colonnade.job.terms import digest, terms
+    from colonnade.job.terms import identity, terms
     from colonnade.joining import Joined, Place, take_part
     from colonnade.naming import check_names
     from colonnade.participation import participant
 
     composition = check_names(crew.job, [crew.me]).composition()
-    folder.refuse_others(crew.me, digest(terms(crew.job, composition)))
+    folder.refuse_others(crew.me, identity(terms(crew.job, composition)))
     if folder.is_complete:
         screen.stderr().print(f"this job is complete; its result is in {folder.path}")
         return Joined("complete", folder.path, folder.rounds)

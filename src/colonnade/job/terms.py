@@ -24,6 +24,7 @@ _LINES_MAX = 12
 """The most fields that are named where two jobs differ; the rest is counted."""
 _FIELD_CHARS_MAX = 80
 _VALUE_CHARS_MAX = 60
+_ANEW = ("timeouts.", "recovery.")
 
 
 def terms(job: Job, composition: Mapping[str, str]) -> dict[str, str]:
@@ -76,6 +77,18 @@ def digest(terms: Mapping[str, str]) -> str:
     False
     """
     return hashlib.sha256(_json(dict(terms)).encode()).hexdigest()
+
+
+def identity(terms: Mapping[str, str]) -> str:
+    """A digest of what makes a run the same run, as which it may go on after a pause.
+
+    How long the parties wait and how they recover is agreed on anew at each start, and may then be
+    other than before.
+
+    >>> identity({"seed": "0", "timeouts.join": '"1h"'}) == identity({"seed": "0"})
+    True
+    """
+    return digest({path: value for path, value in terms.items() if not path.startswith(_ANEW)})
 
 
 def differences(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +12,10 @@ from colonnade.errors import RequestError
 Kind = Literal["simulate", "launch", "compare", "sweep"]
 _LAUNCHED = ("party.json", "lock", "start.json", "ledger.chain")
 """Files of a party that took part over the network."""
+_WAITING = ("timeouts", "recovery")
+_ANEW: Mapping[str, tuple[str, ...]] = {"launch": (*_WAITING, "limits"), "simulate": _WAITING}
+"""The tables of a job that may be others when it is started again; in the simulator a limit may
+decide how long something takes."""
 
 
 def check_folder(folder: Path, kind: Kind, job: str = "") -> None:
@@ -35,7 +41,7 @@ def _other(folder: Path, kind: Kind, job: str) -> str | None:
         return None
     if kind in ("compare", "sweep"):
         return f"a run: {another}"
-    if path.read_text(errors="replace") != job:
+    if not _same(path.read_text(errors="replace"), job, kind):
         return f"a run of another job: {another}, or {kind} {path}"
     parties = list((folder / "parties").glob("*"))
     launched = any((party / file).exists() for party in parties for file in _LAUNCHED)
@@ -44,3 +50,17 @@ def _other(folder: Path, kind: Kind, job: str) -> str | None:
     if kind == "launch" and not launched and (folder / "summary.json").exists():
         return f"this job as it was simulated: {another}"
     return None
+
+
+def _same(found: str, job: str, kind: Kind) -> bool:
+    """Whether two jobs are one run, apart from what may change between two starts of it."""
+    if found == job:
+        return True
+    try:
+        one, other = tomllib.loads(found), tomllib.loads(job)
+    except tomllib.TOMLDecodeError:
+        return False
+    for table in _ANEW[kind]:
+        one.pop(table, None)
+        other.pop(table, None)
+    return one == other

@@ -52,7 +52,7 @@ class PartyFolder:
         return self.path / "ledger.chain"
 
     def refuse_others(self, party: str, job: str) -> None:
-        """Refuse a folder with a run of another party, or of a job with another digest."""
+        """Refuse a folder with a run of another party, or of a job of another identity."""
         with suppress(FileNotFoundError, msgspec.MsgspecError), self.chain.open("rb") as file:
             first = msgspec.json.decode(file.readline(LINE_BYTES_MAX), type=Line)
             if first.party != party:
