@@ -28,6 +28,7 @@ from colonnade.track.history import History
 from colonnade.track.party_folder import PartyFolder
 from colonnade.track.private import write_whole
 from colonnade.track.run import PartyRun, Run
+from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Entry
 from colonnade.world.base import Over
 from colonnade.world.identity import Identity
@@ -71,8 +72,8 @@ class Joined:
     """Where a peer's count of what crossed differs from this party's, by peer."""
     run: Run | None = None
     """At the active party: the training in figures, as far as one party knows them."""
-    detail: str = ""
-    """What more there is to say of how it ended."""
+    fault: Fault | None = None
+    """What was wrong, where it diverged."""
 
 
 def take_part(me: Participant, place: Place) -> Joined:
@@ -97,8 +98,7 @@ class _Part:
         self.chosen_on = contract.schedule.chosen_on
         self.history = History(self.per_epoch)
         self.run_: Run | None = None
-        self.detail = ""
-        """What more there is to say of how the job ended."""
+        self.fault: Fault | None = None
         write_whole(folder.path / "job.toml", dumps(public_job(job)))
 
     def run(self) -> Joined:
@@ -124,12 +124,13 @@ class _Part:
         try:
             status = run_connected(self.world, place.address, place.identity, self._attend)
             differences = self._reconcile()
-            self.watch.note(f"ends: {ENDS.get(status, status)}{self.detail and ', '}{self.detail}")
+            why = "" if self.fault is None else f", {self.fault}"
+            self.watch.note(f"ends: {ENDS.get(status, status)}{why}")
         finally:
             self.chain.close()
         program = self.seat.program
         rounds = place.folder.rounds if program is None else program.view.round
-        return Joined(status, place.folder.path, rounds, differences, self.run_, self.detail)
+        return Joined(status, place.folder.path, rounds, differences, self.run_, self.fault)
 
     def _timeouts(self) -> Timeouts:
         """A passive party that has its result waits for the active one no longer than for a
@@ -153,7 +154,7 @@ class _Part:
     async def _attend(self) -> str:
         try:
             outcome = await attend(self.world, self.seat)
-            self.detail = outcome.detail
+            self.fault = outcome.fault
             return outcome.reason
         except OSError as error:
             if error.errno not in DISK_FAULTS:

@@ -11,6 +11,7 @@ import torch
 from colonnade.compress import plain
 from colonnade.errors import PartyError
 from colonnade.job.policy import Policy
+from colonnade.wire.fault import Fault
 from colonnade.wire.messages import Packed
 from tests import loop
 from tests.scene import case, play, scene
@@ -69,9 +70,8 @@ def test_an_embedding_that_is_not_finite_ends_the_job_with_its_senders_name(valu
             for party in parties:
                 outcome = await party.end()
                 assert (outcome.reason, outcome.view.fresh) == ("diverged", 3)
-                assert outcome.detail == (
-                    "p2 sent a tensor with NaN or infinite components in round 3"
-                )
+                said = "p2 sent a tensor with NaN or infinite components in round 3"
+                assert outcome.fault == Fault(said, sender="p2")
 
     loop.run(whole())
 

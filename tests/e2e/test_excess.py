@@ -101,7 +101,7 @@ def test_embeddings_too_large_for_a_loss_end_the_job_with_their_senders_name(sig
             for party in [await s.start("p1"), await s.start("p0"), await s.start("p2", bad)]:
                 outcome = await party.end()
                 assert outcome.reason == "diverged"
-                assert outcome.detail.startswith("p2 sent a tensor with components as large as")
+                assert str(outcome.fault).startswith("p2 sent a tensor with components as large as")
 
     loop.run(whole())
 

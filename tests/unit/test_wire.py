@@ -14,6 +14,7 @@ from colonnade.compress import decode, plain
 from colonnade.data.splits import SPLITS
 from colonnade.errors import WireError
 from colonnade.wire.codec import ITEM_BYTES, MAGIC, VERSION, Codec
+from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import (
     MESSAGES,
@@ -70,7 +71,9 @@ messages = st.one_of(
         st.lists(packed(), max_size=3).map(tuple),
     ),
     st.builds(Labels, packed(), st.lists(packed(), max_size=1).map(tuple)),
-    st.builds(Finish, counts, st.integers(-1, 99), texts),
+    st.builds(
+        Finish, counts, st.integers(-1, 99), texts, st.none() | st.builds(Fault, texts, texts)
+    ),
     st.builds(Failure, texts),
 )
 

@@ -218,6 +218,7 @@ def show(result: Joined, as_json: bool, quiet: bool) -> None:
     """The result, for people or for programs; what did not end well is said last."""
     from colonnade.cli import screen
     from colonnade.track.table import run_table
+    from colonnade.wire.fault import Fault
 
     if as_json:
         summary = result.run.summary() if result.run is not None else {}
@@ -240,9 +241,9 @@ def show(result: Joined, as_json: bool, quiet: bool) -> None:
         for sentence in sentences:
             screen.stderr().print(sentence)
     if result.status == "diverged":
-        detail = f" ({result.detail})" if result.detail else ""
-        blamed = " sent " in result.detail
-        cure = "see to what that party sends" if blamed else "lower the learning rates"
-        raise FailedError(f"the training diverged{detail}: {cure}")
+        fault = result.fault or Fault("")
+        why = f" ({fault})" if fault.said else ""
+        cure = "see to what that party sends" if fault.sender else "lower the learning rates"
+        raise FailedError(f"the training diverged{why}: {cure}")
     if any(result.differences.values()):
         raise FailedError("the ledgers of both ends differ: see reconciliation.json")

@@ -20,6 +20,7 @@ from colonnade.party.opening import Uploads, rehearse
 from colonnade.party.rest import Rest
 from colonnade.party.setup import Outcome, Setup
 from colonnade.policies.view import Exchange, Role
+from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Finish, Packed, Status
 from colonnade.world.base import Work, World
@@ -62,7 +63,7 @@ class Active(ActiveWork):
         """Of the aggregations since the last whole round."""
         self.reason: str | None = None
         """Why the job ends, once it does."""
-        self.detail = ""
+        self.fault: Fault | None = None
         self.finishing: set[str] = set()
         """Who has not said yet that nothing more comes of it."""
 
@@ -80,12 +81,12 @@ class Active(ActiveWork):
         best = self.evaluations.best
         with self.world.off_clock(in_order=True):
             for peer, last in self.view.answered.items():
-                await self.world.send(peer, Finish(last, best, self.reason, self.detail))
+                await self.world.send(peer, Finish(last, best, self.reason, self.fault))
                 self.finishing.add(peer)
             # What was under way is counted here too, though nothing is made of it.
             while self.finishing:
                 await self.receive()
-        return await self.end(best, self.reason, self.detail)
+        return await self.end(best, self.reason, self.fault)
 
     def state(self, ledger: Ledger) -> dict[str, Any]:
         """Everything the party needs to go on from here, at rest."""
@@ -184,9 +185,9 @@ class Active(ActiveWork):
         exchange.packed = {peer: self.inbox.pop((peer, round)) for peer in peers}
         try:
             exchange.reply = await self.world.compute(partial(learner.gather, exchange), Work.CODEC)
-        except NotFiniteError as fault:
+        except NotFiniteError as error:
             self._note(math.nan, exchange.completes)
-            self.diverge(f"{fault} in round {round}")
+            self.diverge(Fault(f"{error} in round {round}", sender=error.peer))
             return
         wanted = order.at_once or not order.recomputes or self.method.weight.weighs
         aggregate = await self.derive(exchange, exchange.forward, wanted)
@@ -197,7 +198,7 @@ class Active(ActiveWork):
         view.agreed = local.agree(view)
         if not math.isfinite(aggregate.loss):
             learner.forget()
-            self.diverge(f"the loss of round {round} is {aggregate.loss}")
+            self.diverge(Fault(f"the loss of round {round} is {aggregate.loss}"))
             return
         exchange.answer = aggregate.answer
         if order.at_once:
@@ -208,9 +209,9 @@ class Active(ActiveWork):
         await self.backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
         view.remember(exchange, local.keep, exchange.replied_ns, self.world.now(), learner.rate)
 
-    def diverge(self, detail: str) -> None:
+    def diverge(self, fault: Fault) -> None:
         """What has come cannot be learnt from: no update is made of it, and the job ends."""
-        self.reason, self.detail = "diverged", detail
+        self.reason, self.fault = "diverged", fault
 
     def _note(self, loss: float, completes: int | None) -> None:
         """Tell of a round when it is whole, and of a loss that ends the run."""

@@ -17,6 +17,7 @@ from colonnade.party.schedule import Schedule
 from colonnade.party.state import Tree
 from colonnade.party.torch_passive import EVALUATION_ROWS
 from colonnade.track.metrics import Metric
+from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Evaluate, EvaluationEmbedding, Packed
 
@@ -76,15 +77,16 @@ class Recorded(Protocol):
         ...
 
 
-def blame(evaluation: Evaluation) -> str:
+def blame(evaluation: Evaluation) -> Fault:
     """Why nothing could be measured: whose embeddings are not finite, if it is not the active
     party's own model."""
     for pieces in evaluation.pieces.values():
         for peer, own in pieces.items():
             faults = filter(None, (excess(decode(packed)) for packed in own.values()))
             if (fault := next(faults, None)) is not None:
-                return f"{peer} sent evaluation embeddings with {fault} of round {evaluation.round}"
-    return f"the predictions of round {evaluation.round} are not finite"
+                sent = f"{peer} sent evaluation embeddings with {fault}"
+                return Fault(f"{sent} of round {evaluation.round}", sender=peer)
+    return Fault(f"the predictions of round {evaluation.round} are not finite")
 
 
 class Evaluations:

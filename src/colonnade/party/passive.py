@@ -72,7 +72,7 @@ class Passive(Program):
         last_word = Finish(self.view.sent - 1, self.finish.best, self.finish.reason)
         with self.world.off_clock(in_order=True):
             await self.world.send(self.active, last_word)
-        return await self.end(self.finish.best, self.finish.reason, self.finish.detail)
+        return await self.end(self.finish.best, self.finish.reason, self.finish.fault)
 
     async def _drain(self) -> None:
         """Take in everything that is here."""

@@ -10,6 +10,7 @@ from colonnade.party.learner import Learner
 from colonnade.party.setup import Outcome, Setup
 from colonnade.party.state import restore_view, view_state
 from colonnade.policies.view import Role
+from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
 from colonnade.world.base import Work, World
 
@@ -33,16 +34,16 @@ class Program:
         self.cuts = Cuts(every, setup.start)
         self.asked_to_leave = False
 
-    def outcome(self, reason: str, detail: str = "") -> Outcome:
+    def outcome(self, reason: str, fault: Fault | None = None) -> Outcome:
         """What the party has at this instant."""
-        return Outcome.of(self.view, self.learner, reason, detail)
+        return Outcome.of(self.view, self.learner, reason, fault)
 
-    async def end(self, best: int, reason: str, detail: str) -> Outcome:
+    async def end(self, best: int, reason: str, fault: Fault | None) -> Outcome:
         """What the party has when all is done; the weights of the best round are known."""
 
         def settled() -> Outcome:
             self.learner.settle(best, judged=self.setup.rounds)
-            return self.outcome(reason, detail)
+            return self.outcome(reason, fault)
 
         return await self.world.compute(settled, Work.SAVE)
 

@@ -11,6 +11,7 @@ from colonnade.party.method import Method
 from colonnade.party.schedule import Schedule
 from colonnade.policies.view import ACTION, Role, View
 from colonnade.track.checkpoints import Store
+from colonnade.wire.fault import Fault
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,10 @@ class Outcome:
     best_weights: Weights | None
     reason: str
     """Why the job ended: `end`, `target`, `patience` or `diverged`."""
-    detail: str = ""
-    """What more there is to say of it: which party's numbers ended it, say."""
+    fault: Fault | None = None
+    """What was wrong, where it diverged."""
 
     @classmethod
-    def of(cls, view: View, learner: Learner, reason: str, detail: str = "") -> Outcome:
+    def of(cls, view: View, learner: Learner, reason: str, fault: Fault | None = None) -> Outcome:
         """What a party has at this instant."""
-        return cls(view, learner.weights(), learner.best_weights(), reason, detail)
+        return cls(view, learner.weights(), learner.best_weights(), reason, fault)

@@ -47,7 +47,7 @@ class Codec:
     >>> from colonnade.wire.messages import Finish
     >>> codec = Codec()
     >>> codec.decode(codec.encode(Finish(round=3, best=1, reason="target")))
-    Finish(round=3, best=1, reason='target', detail='')
+    Finish(round=3, best=1, reason='target', fault=None)
     """
 
     def __init__(self, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:

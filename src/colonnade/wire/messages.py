@@ -12,6 +12,8 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from colonnade.wire.fault import Fault
+
 Purpose = Literal["training", "evaluation", "control"]
 
 UPDATES_MAX = 100_000
@@ -278,8 +280,8 @@ class Finish(Control, frozen=True):
     """The round whose weights are the result; -1 when nothing was judged."""
     reason: str
     """Why the job ended: `end`, `target`, `patience` or `diverged`."""
-    detail: str = ""
-    """What more there is to say of it, for the log."""
+    fault: Fault | None = None
+    """What was wrong, where it diverged."""
 
 
 class Failure(Control, frozen=True):
