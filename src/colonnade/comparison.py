@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,15 @@ from colonnade.sweeps import Sweep
 from colonnade.track.chain import printable
 from colonnade.track.figure import Curve, curves, data_frame
 from colonnade.track.folder import check_folder
-from colonnade.track.table import COSTS, SPENT, comparison_table, plain, spread, toml_text
+from colonnade.track.table import (
+    COSTS,
+    SPENT,
+    comparison_table,
+    plain,
+    spread,
+    toml_text,
+    trimmed,
+)
 from colonnade.trials import OnDone, Task, Trial, train_all
 
 if TYPE_CHECKING:
@@ -142,8 +151,10 @@ class Comparison:
             summary = trial.summary or {"status": trial.status, "error": trial.error}
             (run / "summary.json").write_text(json.dumps(summary, indent=1))
         (out / "comparison.json").write_text(json.dumps(self.to_dict(), indent=1))
-        with (out / "table.txt").open("w") as file:
-            Console(file=file, width=120, markup=False, emoji=False).print(self.table())
+        console = Console(file=StringIO(), width=120, markup=False, emoji=False)
+        with console.capture() as captured:
+            console.print(self.table())
+        (out / "table.txt").write_text(trimmed(captured.get()), encoding="utf-8")
         return out
 
 

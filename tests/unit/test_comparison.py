@@ -8,7 +8,7 @@ from rich.console import Console
 
 from colonnade.comparison import Comparison, compare, method_text, run_folder
 from colonnade.errors import JobError, RequestError
-from colonnade.job import load, loads
+from colonnade.job import load, loads, with_sets
 from colonnade.job.texts import parse_method
 from colonnade.sweeps import Point, Sweep
 from colonnade.track.table import show_spread, spread
@@ -130,10 +130,18 @@ def test_compare_in_this_process_saves_every_run(tmp_path):
     job = loads((folder / "job.toml").read_text())
     assert (job.method, job.seed) == ({"name": "fedbcd", "updates": 2}, 1)
     assert json.loads((tmp_path / "comparison.json").read_text()) == result.to_dict()
-    assert "fedbcd:updates=2" in (tmp_path / "table.txt").read_text()
+    assert "fedbcd:updates=2" in (tmp_path / "table.txt").read_text(encoding="utf-8")
     frame = result.frame()
     assert set(frame["method"]) == {"fedsgd", "fedbcd:updates=2"}
     assert len(result.plot("bytes").data) == 4
+
+
+def test_no_line_of_a_table_in_a_file_ends_with_blanks(tmp_path):
+    job = with_sets(SHORT, "train.rounds=1", "train.validation=0")
+    compare(job, ["fedsgd"], [0], workers=1, out=tmp_path)
+    text = (tmp_path / "table.txt").read_text(encoding="utf-8")
+    assert "chosen on the test rows" in text
+    assert text.splitlines() == [line.rstrip() for line in text.splitlines()]
 
 
 def test_workers_give_the_same_as_this_process():

@@ -54,15 +54,15 @@ def stdout() -> Console:
 
 def show(renderable: RenderableType) -> None:
     """Print a table, or a text that is not to be broken, on standard output."""
+    from colonnade.track.table import trimmed
+
     console, whole = stdout(), isinstance(renderable, str)
     if console.is_terminal:
         console.print(renderable, soft_wrap=whole)
         return
     with console.capture() as captured:
         console.print(renderable, soft_wrap=whole)
-    # A table fills its lines with blanks, which are a nuisance in a file, a diff or a quotation.
-    lines = (line.rstrip(" ") for line in captured.get().split("\n"))
-    console.out("\n".join(lines), end="", highlight=False)
+    console.out(trimmed(captured.get()), end="", highlight=False)
 
 
 def show_json(value: Any) -> None:

@@ -43,6 +43,16 @@ def plain(value: Any) -> Any:
     return value
 
 
+def trimmed(text: str) -> str:
+    """A text without the blanks with which a table fills its lines: they are a nuisance in a file,
+    a diff or a quotation.
+
+    >>> trimmed("method   \\nfedsgd   \\n")
+    'method\\nfedsgd\\n'
+    """
+    return "\n".join(line.rstrip(" ") for line in text.split("\n"))
+
+
 def toml_text(value: Any) -> str:
     """A value as TOML writes it in one line.
 
