@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade import methods
 from colonnade.arguments import as_grid, as_job, as_seeds
+from colonnade.edges import edges
 from colonnade.errors import FailedError, JobError, RequestError
 from colonnade.job.files import to_tables, with_sets
 from colonnade.job.records import Job
@@ -110,7 +111,9 @@ class Sweep:
             }
             for point in ranked
         ]
-        return {"job": self.job, "reused": self.reused, "points": rows}
+        tried = [point.settings for point in ranked]
+        at_edge = edges(tried[0], tried) if ranked and math.isfinite(ranked[0].rank) else []
+        return {"job": self.job, "reused": self.reused, "at_edge": at_edge, "points": rows}
 
     def save(self) -> Path:
         """Write `sweep.json` into the sweep's folder."""

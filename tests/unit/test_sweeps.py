@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from colonnade.cli import main
 from colonnade.errors import FailedError, JobError, RequestError
 from colonnade.job import load, with_sets
 from colonnade.sweeps import Point, Sweep, _plan, sweep
@@ -76,6 +77,33 @@ def test_the_best_has_the_best_metric_whatever_its_training_loss():
     assert [row["settings"]["a"] for row in found.to_dict()["points"]] == [2, 1, 3]
     points = [point(2.0, 0.01, "mae", a=1), point(1.0, 0.3, "mae", a=2)]
     assert Sweep("digits", points, folder=None).best().settings == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    ("points", "edges"),
+    [
+        ([point(0.7, lr=0.01), point(0.8, lr=0.1), point(0.9, lr=1)], [("lr", 1, "largest")]),
+        ([point(0.9, lr=0.01), point(0.8, lr=0.1)], [("lr", 0.01, "smallest")]),
+        ([point(0.7, lr=0.01), point(0.9, lr=0.1), point(0.8, lr=1)], []),
+        ([point(0.7, lr=0.1, b=8), point(0.9, lr=0.1, b=4)], [("b", 4, "smallest")]),
+        ([point(0.7, on=False), point(0.9, on=True)], []),
+        ([point(0.7, how="a"), point(0.9, how="b")], []),
+        ([point(0.7, top=[1]), point(0.9, top=[2])], []),
+        ([point(None, lr=0.1), point(None, lr=1)], []),
+    ],
+)
+def test_a_best_value_at_the_edge_of_its_grid_is_named(points, edges):
+    found = Sweep("digits", points, folder=None).to_dict()["at_edge"]
+    assert [(edge["field"], edge["value"], edge["edge"]) for edge in found] == edges
+
+
+def test_the_output_says_that_the_best_lies_at_an_edge(tmp_path, capsys):
+    grid = ["--grid", f"{RATE}=0.2,1e-9", "--set", "train.epochs=1", "-q", "--workers", "1"]
+    assert main(["sweep", "digits", *grid, "--out", str(tmp_path)]) == 0
+    said = f"{RATE} = 0.2 is the largest of the grid: the best may lie beyond"
+    assert said in capsys.readouterr().out.splitlines()
+    (edge,) = json.loads((tmp_path / "sweep.json").read_text())["at_edge"]
+    assert edge == {"field": RATE, "value": 0.2, "edge": "largest"}
 
 
 def test_a_sweep_without_evaluations_has_nothing_to_choose_by(tmp_path):

@@ -142,19 +142,22 @@ def sweep(
     Example: colonnade sweep digits --grid 'parties.*.optimizer.lr=0.05,0.1,0.2'
     """
     from colonnade.cli import screen
+    from colonnade.edges import edge_text
 
     record = read_job(job, sets, method, allow=allow)
     values, chosen = read_grid(grid), read_seeds(seeds)
     folder = out or Path("runs") / f"sweep-{record.name}"
     check_out(folder)
     result = _sweep(record, values, chosen, folder, workers, quiet)
-    screen.show_json(result.to_dict()) if as_json else screen.show(result.table())
+    found = result.to_dict()
+    screen.show_json(found) if as_json else screen.show(result.table())
     best = result.best()
     if not as_json:
         settings = " ".join(f"--set '{text}'" for text in best.sets)
-        screen.show(
-            f"\nBest: {settings}\nUse it: colonnade compare {job} --tuned {folder} --methods …"
-        )
+        screen.show(f"\nBest: {settings}")
+        for edge in found["at_edge"]:
+            screen.show(edge_text(edge))
+        screen.show(f"Use it: colonnade compare {job} --tuned {folder} --methods …")
 
 
 def _sweep(
