@@ -182,7 +182,7 @@ class _Part:
             # A clock that was set back must not make the time negative.
             self.world.start_clock(min(now_ns, self.place.folder.remember("begun_ns", now_ns)))
         if self.world.roster.begun_again or start:
-            where = f"round {start}" if start else "the beginning"
+            where = f"the end of round {start}" if start else "the beginning"
             self.watch.note(f"goes on from {where}", again=start if start else None)
 
     def _receipt(self, peer: str) -> bytes:

@@ -70,7 +70,7 @@ def test_an_embedding_that_is_not_finite_ends_the_job_with_its_senders_name(valu
             for party in parties:
                 outcome = await party.end()
                 assert (outcome.reason, outcome.view.fresh) == ("diverged", 3)
-                said = "p2 sent a tensor with NaN or infinite components in round 3"
+                said = "p2 sent a tensor with NaN or infinite components in round 4"
                 assert outcome.fault == Fault(said, sender="p2")
 
     loop.run(whole())

@@ -67,19 +67,19 @@ DEVIATIONS = {
     "the test rows before the end": (changed(splits=("test",)), "asked for test rows"),
     "one question eighty times": (
         lambda due: [due] * 80,
-        "asked for an evaluation of round 2, which is not due",
+        "asked for an evaluation of round 3, which is not due",
     ),
     "a round that is not due": (
         changed(round=1),
-        "asked for an evaluation of round 1, which is not due",
+        "asked for an evaluation of round 2, which is not due",
     ),
     "a round of the future": (
         changed(round=5, after=5),
-        "asked for an evaluation after round 5, when 1 is the last that has its reply",
+        "asked for an evaluation after round 6, when 2 have a reply",
     ),
     "every round": (
         lambda due: [msgspec.structs.replace(due, round=r, after=r) for r in range(due.round + 1)],
-        "asked for an evaluation of round 0, which is not due",
+        "asked for an evaluation of round 1, which is not due",
     ),
     "the test rows twice": (at(12, lambda due: [due, due]), "asked once more after the test rows"),
     "the test rows at once": (
@@ -88,11 +88,11 @@ DEVIATIONS = {
     ),
     "a judgement of what was not asked": (
         at(5, changed(judged=4)),
-        "judged round 4, which it had not asked for",
+        "judged round 5, which it had not asked for",
     ),
     "weights that are gone": (
         at(8, changed(best=3)),
-        "calls round 3 the best, which was not judged just now",
+        "calls round 4 the best, which was not judged just now",
     ),
 }
 
@@ -153,7 +153,7 @@ def test_weights_that_nobody_judged_are_no_result():
 
             seat.build = built
             _, error = await attacked(s, seat)
-            assert "p1 calls round 7 the best, which was not judged just now" in error
+            assert "p1 calls round 8 the best, which was not judged just now" in error
 
     loop.run(whole())
 

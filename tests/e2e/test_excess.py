@@ -119,6 +119,6 @@ def test_an_end_after_a_round_that_was_never_sent_is_refused():
             await s.start("p1", overheard(s.seat("p1"), never))
             await s.start("p0")
             error = await (await s.start("p2")).end()
-            assert "p1 ends the job after round 1000000000, which was not sent" in str(error)
+            assert "p1 ends the job after round 1000000001, which was not sent" in str(error)
 
     loop.run(whole())

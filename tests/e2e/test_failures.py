@@ -141,11 +141,11 @@ def test_a_planned_stop(calm, alliance, party, capsys):
 
 
 def stopped(alliance, party):
-    """The round before which a party has stopped, with exit code 130."""
+    """The round after which a party has stopped, with exit code 130."""
     alliance.codes_of(party, 20)
     assert alliance.processes[party].poll() == 130, alliance.said()
     last = alliance.output(party).splitlines()[-1]
-    assert "stopped as planned before round " in last
+    assert "stopped as planned after round " in last
     return int(last.rpartition(" round ")[2].partition(":")[0])
 
 
@@ -217,7 +217,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(calm, alliance
     used = int(before.stem.rpartition("-")[2])
     assert f"{newest.stem} is damaged" in alliance.log("lab")
     assert f"the one of round {used} is used" in alliance.log("lab")
-    assert f"goes on from round {used}" in alliance.log("insurer")
+    assert f"goes on from the end of round {used}" in alliance.log("insurer")
 
 
 def test_a_party_with_another_job_is_refused_and_may_come_again(calm, alliance):

@@ -165,7 +165,7 @@ def test_ctrl_c_stops_all_as_planned_and_the_job_goes_on_even_with_other_timeout
     sets = ("timeouts.stall=2h", "recovery.keep=4", "limits.queue_messages=512")
     code, text, err = run(capfd, "launch", *words, "--json", *(f"--set={each}" for each in sets))
     assert code == 0, err
-    assert "goes on from round" in err
+    assert "goes on from the end of round" in err
     assert cn.load(out / "job.toml").timeouts.stall == "2h"
     assert json.loads(text)["rounds"] == 104
     run(capfd, "simulate", TWO, "--set", "train.epochs=8", "--out", tmp_path / "other", "-q")

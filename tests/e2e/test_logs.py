@@ -34,9 +34,9 @@ SLOW = (
 )
 """Only where the machine is busy; such lines may come again, with other figures."""
 RETURN = (
-    rf"{WORD} left: stopped as planned before round \d+: Ctrl-C",
+    rf"{WORD} left: stopped as planned after round \d+: Ctrl-C",
     rf"meets the others again: {WORD} (started again|calls all together)",
-    r"goes on from round \d+",
+    r"goes on from the end of round \d+",
 )
 RESULT = r"end after \d+ rounds; the run folder is .+"
 STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "
@@ -84,7 +84,7 @@ def test_the_log_of_a_stop_and_a_return_has_no_line_that_sounds_like_a_fault(tmp
         alliance.wait_for_round(10)
         alliance.signal("lab", signal.SIGINT)
         assert alliance.codes_of("lab", 40) == 130
-        last = "stopped as planned before round"
+        last = "stopped as planned after round"
         assert last in log(alliance, "lab")[-1], "the log says why the party ended"
         assert not odd(
             log(alliance, "lab"), "stops at the next rest: Ctrl-C", rf"{last} \d+: Ctrl-C"

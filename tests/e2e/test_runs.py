@@ -125,7 +125,7 @@ def test_a_wrong_out_folder_costs_nothing_at_any_party(tmp_path, keys):
             shutil.rmtree(right)
             (tmp_path / "elsewhere").rename(right)
             alliance.start(name)
-            alliance.wait_for(name, "goes on from round")
+            alliance.wait_for(name, "goes on from the end of round")
         alliance.complete()
 
 

@@ -74,9 +74,9 @@ def test_a_deadlock_names_everybody_and_what_they_wait_for():
         simulate(case.job, case.data, case.modules, rules=lost)
     text = str(error.value)
     assert "p1 has waited since" in text
-    assert "for p2: the embedding of round 4" in text
+    assert "for p2: the embedding of round 5" in text
     assert "p0 has waited" in text
-    assert "for p1: the reply to round 4" in text
+    assert "for p1: the reply to round 5" in text
 
 
 def test_fault_rules_first_that_is_not_pass_wins():

@@ -62,7 +62,7 @@ def eyes(monkeypatch, **timeouts):
 
 def test_whoever_keeps_all_waiting_is_named_by_the_active_party_and_nobody_else(monkeypatch):
     now, active, passive = eyes(monkeypatch, silence="2s", absence="5s", stall="9s", join="20s")
-    with passive.waiting(lambda: "a: the reply to round 0"):
+    with passive.waiting(lambda: "a: the reply to round 1"):
         for second in range(1, 20):
             now[0] = second * 10**9
             passive.heard("a")
@@ -81,7 +81,7 @@ def test_whoever_keeps_all_waiting_is_named_by_the_active_party_and_nobody_else(
 
 def test_a_passive_party_gives_up_an_active_one_that_lives_but_never_answers(monkeypatch):
     now, _, passive = eyes(monkeypatch, silence="2s", absence="5s", stall="9s", join="20s")
-    with passive.waiting(lambda: "a: the reply to round 0"):
+    with passive.waiting(lambda: "a: the reply to round 1"):
         for second in range(1, 40):
             now[0] = second * 10**9
             passive.heard("a")

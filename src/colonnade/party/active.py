@@ -187,7 +187,7 @@ class Active(ActiveWork):
             exchange.reply = await self.world.compute(partial(learner.gather, exchange), Work.CODEC)
         except NotFiniteError as error:
             self._note(math.nan, exchange.completes)
-            self.diverge(Fault(f"{error} in round {round}", sender=error.peer))
+            self.diverge(Fault(f"{error} in round {round + 1}", sender=error.peer))
             return
         wanted = order.at_once or not order.recomputes or self.method.weight.weighs
         aggregate = await self.derive(exchange, exchange.forward, wanted)
@@ -198,7 +198,7 @@ class Active(ActiveWork):
         view.agreed = local.agree(view)
         if not math.isfinite(aggregate.loss):
             learner.forget()
-            self.diverge(Fault(f"the loss of round {round} is {aggregate.loss}"))
+            self.diverge(Fault(f"the loss of round {round + 1} is {aggregate.loss}"))
             return
         exchange.answer = aggregate.answer
         if order.at_once:

@@ -86,8 +86,9 @@ async def attend(world: World, seat: Seat) -> Outcome:
             # Those who never came to agree have not gone back either.
             returns[start] = returns.get(start, 0) + agreed
             if returns[start] > seat.restarts:
+                where = f"the end of round {start}" if start else "the beginning"
                 raise PartyError(
-                    f"{news}: the parties have gone back to round {start} {seat.restarts} times "
+                    f"{news}: the parties have gone back to {where} {seat.restarts} times "
                     "(recovery.restarts), and are given up"
                 ) from None
 

@@ -85,8 +85,8 @@ def blame(evaluation: Evaluation) -> Fault:
             faults = filter(None, (excess(decode(packed)) for packed in own.values()))
             if (fault := next(faults, None)) is not None:
                 sent = f"{peer} sent evaluation embeddings with {fault}"
-                return Fault(f"{sent} of round {evaluation.round}", sender=peer)
-    return Fault(f"the predictions of round {evaluation.round} are not finite")
+                return Fault(f"{sent} of round {evaluation.round + 1}", sender=peer)
+    return Fault(f"the predictions of round {evaluation.round + 1} are not finite")
 
 
 class Evaluations:
@@ -166,7 +166,7 @@ class Evaluations:
                 key = (message.split, sender)
                 evaluation.rows[key] = evaluation.rows.get(key, 0) + rows
                 return
-        fault = f"{sender} answered an evaluation of round {message.round} nobody asked"
+        fault = f"{sender} answered an evaluation of round {message.round + 1} nobody asked"
         raise BreachError(sender, fault)
 
     def ready(self) -> Evaluation | None:

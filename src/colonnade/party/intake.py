@@ -25,15 +25,14 @@ def accept(program: Active, sender: str, message: Message) -> None:
     """Take in a message, or refuse it with a sentence that names its sender."""
     if isinstance(message, Embedding):
         if message.round != program.view.arrived[sender] + 1:
-            raise BreachError(
-                sender, f"{sender} sent round {message.round} after {program.view.arrived[sender]}"
-            )
+            due = program.view.arrived[sender] + 1
+            fault = f"{sender} sent round {message.round + 1} when round {due + 1} was due"
+            raise BreachError(sender, fault)
         if message.round - program.view.answered[sender] > program.method.window.most:
             raise BreachError(
                 sender,
-                f"{sender} sent round {message.round} and has no reply since round "
-                f"{program.view.answered[sender]}: the method lets {program.method.window.most} be "
-                "in flight",
+                f"{sender} sent round {message.round + 1}, and {program.view.answered[sender] + 1} "
+                f"have a reply: the method lets {program.method.window.most} be in flight",
             )
         if message.round >= program.cuts.next:
             program.rest.mark(sender, message)
@@ -46,8 +45,8 @@ def accept(program: Active, sender: str, message: Message) -> None:
         if message.updates > most or message.round != due:
             raise BreachError(
                 sender,
-                f"{sender} reported {message.updates} updates for round {message.round}: at most "
-                f"{most} fit into the method's timeout, and round {due} is next",
+                f"{sender} reported {message.updates} updates for round {message.round + 1}: "
+                f"at most {most} fit into the method's timeout, and round {due + 1} is next",
             )
         program.view.reported[sender] = message.updates
     elif isinstance(message, Upload) and sender in program.uploads.missing():
@@ -62,7 +61,7 @@ def accept(program: Active, sender: str, message: Message) -> None:
         program.rest.accept(sender)
     elif isinstance(message, Finish) and sender in program.finishing:
         if message.round != (newest := program.view.arrived[sender]):
-            fault = f"{sender} says that its last round was {message.round}, and sent {newest}"
+            fault = f"{sender} says that it sent {message.round + 1} rounds, and sent {newest + 1}"
             raise BreachError(sender, fault)
         program.finishing.remove(sender)
     elif isinstance(message, Failure):
@@ -87,5 +86,5 @@ def waiting_for(program: Active) -> str:
         return f"{', '.join(program.evaluations.missing())}: evaluation embeddings"
     if not late:
         resting = program.rest.missing() or program.world.peers
-        return f"{', '.join(resting)}: to come to rest at round {program.view.round}"
-    return f"{', '.join(late)}: the embedding of round {program.view.round}"
+        return f"{', '.join(resting)}: to come to rest after round {program.view.round}"
+    return f"{', '.join(late)}: the embedding of round {program.view.round + 1}"

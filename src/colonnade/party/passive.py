@@ -85,7 +85,7 @@ class Passive(Program):
         if isinstance(message, Gradient | Snapshot):
             exchange = self.in_flight.pop(message.round, None)
             if exchange is None:
-                raise self._breach(f"answered round {message.round}, which is not open")
+                raise self._breach(f"answered round {message.round + 1}, which is not open")
             exchange.reply = message
             exchange.replied_ns = self.world.now()
             self.replies.append(exchange)
@@ -104,7 +104,8 @@ class Passive(Program):
             self.learner.settle(message.best, message.judged)
         elif isinstance(message, Finish) and message.reason in REASONS:
             if not self.view.round - 1 <= message.round < self.view.sent:
-                raise self._breach(f"ends the job after round {message.round}, which was not sent")
+                last = message.round + 1
+                raise self._breach(f"ends the job after round {last}, which was not sent")
             self.questions.finish(message.best)
             self.finish = message
         elif isinstance(message, Barrier):
@@ -178,7 +179,7 @@ class Passive(Program):
         if not self.method.quorum.in_step:
             self.barriers.append(message)
         elif message.round < max(self.view.sent, self.view.round + 1):
-            raise self._breach(f"wants a rest at round {message.round}, which is past")
+            raise self._breach(f"wants a rest after round {message.round}, which is past")
         else:
             self.cuts.order(message.round, message.leaving)
 
@@ -284,5 +285,5 @@ class Passive(Program):
 
     def _waiting_for(self) -> str:
         if self.in_flight:
-            return f"{self.active}: the reply to round {min(self.in_flight)}"
+            return f"{self.active}: the reply to round {min(self.in_flight) + 1}"
         return f"{self.active}: to end the job"

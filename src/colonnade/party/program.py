@@ -69,6 +69,6 @@ class Program:
         if store is not None:
             await self.world.compute(lambda: store.save(round, self.state(ledger)), Work.SAVE)
         if leaving == self.world.me:
-            raise StoppedError(f"stopped as planned before round {round}: {self.world.stopping}")
+            raise StoppedError(f"stopped as planned after round {round}: {self.world.stopping}")
         if leaving and self.setup.stops_together:
-            raise StoppedError(f"stopped before round {round}, because {leaving} stopped")
+            raise StoppedError(f"stopped after round {round}, because {leaving} stopped")

@@ -28,7 +28,7 @@ class Questions:
     >>> book.accept(Evaluate(0, 0, ("validation",), -1, -1), in_flight=[0], newest=-1)
     >>> book.accept(Evaluate(0, 0, ("validation",), -1, -1), in_flight=[0], newest=-1)
     Traceback (most recent call last):
-    colonnade.errors.BreachError: bank asked for an evaluation of round 0, which is not due
+    colonnade.errors.BreachError: bank asked for an evaluation of round 1, which is not due
     """
 
     def __init__(self, schedule: Schedule, active: str, in_step: bool) -> None:
@@ -58,7 +58,7 @@ class Questions:
             raise self._breach("asked once more after the test rows")
         test, round = self.is_test(question), question.round
         if not test and (round <= self._last or not self._schedule.due(round)):
-            raise self._breach(f"asked for an evaluation of round {round}, which is not due")
+            raise self._breach(f"asked for an evaluation of round {round + 1}, which is not due")
         due = ("test",) if test else self._schedule.splits
         if question.splits != due:
             agreed = " and ".join(due)
@@ -68,8 +68,8 @@ class Questions:
         fits = question.after in in_flight or (question.after == newest and not strict)
         if not fits or (strict and question.after != round):
             raise self._breach(
-                f"asked for an evaluation after round {question.after}, when {newest} is the last "
-                "that has its reply"
+                f"asked for an evaluation after round {question.after + 1}, when {newest + 1} have "
+                "a reply"
             )
         self._heed(question)
         if test:
@@ -89,14 +89,14 @@ class Questions:
         """What was judged since, and which is the best now."""
         judged = question.judged
         if judged != self._judged and judged not in self._open:
-            raise self._breach(f"judged round {judged}, which it had not asked for")
+            raise self._breach(f"judged round {judged + 1}, which it had not asked for")
         self._choose(question.best, judged)
         self._judged = judged
         self._open = [round for round in self._open if round > judged]
 
     def _choose(self, best: int, judged: int) -> None:
         if best != self._best and not (best in self._open and best <= judged):
-            raise self._breach(f"calls round {best} the best, which was not judged just now")
+            raise self._breach(f"calls round {best + 1} the best, which was not judged just now")
         self._best = best
 
     def finish(self, best: int) -> None:
