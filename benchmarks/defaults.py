@@ -24,7 +24,7 @@ from colonnade.data.named import load as load_data
 from colonnade.errors import DataError
 from colonnade.job.files import load
 from colonnade.job.records import Job, Party, Top, Train
-from colonnade.trials import Task, train_all
+from colonnade.run.pool import Task, train_all
 
 DATA = ("breast-cancer", "digits", "credit", "bank", "adult", "gmsc", "mnist", "fmnist")
 SEEDS = (0, 1)

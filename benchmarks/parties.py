@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.job.records import Job
-from colonnade.world.authority import create_authority, issue
+from colonnade.tls.authority import create_authority, issue
 
 ROOT = Path(__file__).parents[1]
 PORT = 7443

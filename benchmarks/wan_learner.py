@@ -18,13 +18,13 @@ from safetensors.torch import save_file
 from benchmarks.wan_party import Silent, ask
 from colonnade.job.party_file import own_job
 from colonnade.job.policy import Policy
-from colonnade.joining import Place, take_part
-from colonnade.participation import Participant, participant
+from colonnade.net.party import Address
 from colonnade.party.active import Active
-from colonnade.party.attend import Seat
 from colonnade.party.passive import Passive
-from colonnade.track.party_folder import PartyFolder
-from colonnade.world.party_run import Address
+from colonnade.party.session import Seat
+from colonnade.record.party_folder import PartyFolder
+from colonnade.run.join import Place, take_part
+from colonnade.run.participant import Participant, participant
 
 
 @dataclass(frozen=True)

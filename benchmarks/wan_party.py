@@ -17,23 +17,23 @@ from typing import Any, TypeVar
 
 import torch
 
-from colonnade.clocking import null_seats
 from colonnade.compress import plain
 from colonnade.job.files import load
 from colonnade.job.records import Costs, Job
-from colonnade.party.attend import attend
-from colonnade.party.build import DTYPES
-from colonnade.party.null import Record, Sizes
-from colonnade.prepare import Contract
-from colonnade.track.history import History
-from colonnade.track.metrics import METRICS
+from colonnade.learn.build import DTYPES
+from colonnade.learn.null import Record
+from colonnade.net.detector import Watch, new_incarnation
+from colonnade.net.party import Address, run_connected
+from colonnade.net.world import NetworkWorld
+from colonnade.party.session import attend
+from colonnade.party.world import UNCHARGED, Work
+from colonnade.record.metrics import METRICS
+from colonnade.record.sizes import Sizes
+from colonnade.run.clock import null_seats
+from colonnade.run.setup import Contract
+from colonnade.tls.identity import Identity, load_identity
 from colonnade.units import duration_ns
 from colonnade.wire.messages import Embedding, Gradient
-from colonnade.world.base import UNCHARGED, Work
-from colonnade.world.identity import Identity, load_identity
-from colonnade.world.network import NetworkWorld
-from colonnade.world.party_run import Address, run_connected
-from colonnade.world.watch import Watch, new_incarnation
 
 T = TypeVar("T")
 
@@ -96,10 +96,9 @@ async def clock(world: NetworkWorld, job: Job, width: int, window: int) -> list[
     sizes = Sizes(dict.fromkeys(job.parties, width), {"train": rows(job), "test": 0},
                   DTYPES[job.train.dtype])  # fmt: skip
     contract = Contract.of(job, rows(job), 0, sizes.widths)
-    history = History(contract.plan.per_epoch)
-    seats = null_seats(contract, sizes, METRICS["accuracy"], history, Record())
-    await attend(world, seats[world.me])
-    return [row["time_s"] for row in history.rounds]
+    seats = null_seats(contract, sizes, METRICS["accuracy"], Record())
+    history = (await attend(world, seats[world.me])).history
+    return [] if history is None else [row["time_s"] for row in history.rounds]
 
 
 def rows(job: Job) -> int:

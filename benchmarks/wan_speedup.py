@@ -26,8 +26,8 @@ from colonnade import simulate
 from colonnade.data.one_party import assemble_party
 from colonnade.job.files import dumps, load
 from colonnade.job.records import Job
+from colonnade.learn.build import build_bottom
 from colonnade.models.top import build_top
-from colonnade.party.build import build_bottom
 from colonnade.units import show_bytes
 from tests.wan.net import Side, congestion_control, wan
 

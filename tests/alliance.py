@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow.parquet
 from safetensors.torch import load_file
 
-from colonnade.world.authority import create_authority, issue
-from colonnade.world.processes import free_port
+from colonnade.run.processes import free_port
+from colonnade.tls.authority import create_authority, issue
 
 BUSY = 3
 """How many times as long everything may take on a busy machine."""
@@ -60,7 +60,7 @@ kind = "split"
 hidden = [32]
 """
 LOADED = ["torch", "torch._dynamo", "pyarrow.parquet", "safetensors.torch", "sklearn.datasets"]
-LOADED += ["colonnade.cli.joined", "colonnade.joining", "colonnade.participation"]
+LOADED += ["colonnade.cli.joined", "colonnade.run.join", "colonnade.run.participant"]
 
 
 def _run(words: Sequence[str], output: Path) -> None:

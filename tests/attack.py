@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
+from colonnade.net import grpc as tls
+from colonnade.net.segment import PROTOCOL, Kind, Segment
+from colonnade.net.server import METHOD, SERVICE, STREAMS_PER_CONNECTION
 from colonnade.wire.messages import Hello
-from colonnade.world import tls
-from colonnade.world.door import METHOD, SERVICE, STREAMS_PER_CONNECTION
-from colonnade.world.segment import PROTOCOL, Kind, Segment
 from tests.certificates import unchecked
 from tests.mutations import Mutator
 from tests.scene import wire

@@ -11,7 +11,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from colonnade.world import signing, tls
+from colonnade.net import grpc as tls
+from colonnade.tls import signing
 
 NOW = datetime.datetime.now(datetime.UTC)
 BOTH = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH)

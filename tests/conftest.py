@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from tests import loop
 
-# gRPC reads this as it is first imported; see colonnade.world.tls.
+# gRPC reads this as it is first imported; see colonnade.net.grpc.
 os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-PSK-CHACHA20-POLY1305"
 
 # What runs in the background of a shell ignores Ctrl-C, and so would all processes that it starts.

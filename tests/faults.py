@@ -7,19 +7,20 @@ import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 
-from colonnade.clocking import null_seats
 from colonnade.job.records import Job, Link, Network, Party, Train
-from colonnade.party.attend import Seat, attend
-from colonnade.party.null import Record, Sizes
+from colonnade.learn.null import Record
+from colonnade.party.session import Seat, attend
 from colonnade.party.setup import Outcome
-from colonnade.prepare import Contract
-from colonnade.track.checkpoints import MemoryStore
-from colonnade.track.history import History
-from colonnade.track.metrics import METRICS
-from colonnade.world.base import Over
-from colonnade.world.links import Deliver, Drop, Envelope, Pass, Repeat, Verdict
-from colonnade.world.lossy import LossyWorld
-from colonnade.world.simulator import Simulator
+from colonnade.party.world import Over
+from colonnade.record.checkpoints import MemoryStore
+from colonnade.record.history import History
+from colonnade.record.metrics import METRICS
+from colonnade.record.sizes import Sizes
+from colonnade.run.clock import null_seats
+from colonnade.run.setup import Contract
+from colonnade.sim.kernel import Simulator
+from colonnade.sim.links import Deliver, Drop, Envelope, Pass, Repeat, Verdict
+from colonnade.testing.lossy import LossyWorld
 
 MS = 10**6
 METHODS = (
@@ -128,12 +129,11 @@ def play(seed: int) -> Played:
     parties = list(job.parties)
     contract = Contract.of(job, 20, 4, dict.fromkeys(parties, 2))
     sizes = Sizes(dict.fromkeys(parties, 2), {"train": 20, "test": 4}, top=((2, 2),))
-    history = History(contract.plan.per_epoch)
     stores = {name: MemoryStore() for name in parties}
     measured = Record([0.5] * 999, [{"test_loss": 0.5, "accuracy": 0.5}] * 99)
 
     def seated() -> dict[str, Seat]:
-        return null_seats(contract, sizes, METRICS["accuracy"], history, measured, stores)
+        return null_seats(contract, sizes, METRICS["accuracy"], measured, stores)
 
     plan = draw_plan(seed, parties)
     simulator = Simulator(job, [plan.rule], LossyWorld, until_ns=300_000 * MS)
@@ -158,7 +158,7 @@ def play(seed: int) -> Played:
     for at_ns, name, down_ns in plan.crashes:
         simulator.call_at(at_ns, lambda n=name, d=down_ns: crash(n, d))
     simulator.run({name: _attend(simulator, seat, last) for name, seat in seats.items()})
-    return Played(job, contract.rounds, seats, simulator, history, stores)
+    return Played(job, contract.rounds, seats, simulator, last[job.active].history, stores)
 
 
 def _keep(seat: Seat, last: dict[str, Outcome], settled: set[str]) -> None:

@@ -29,11 +29,11 @@ import msgspec
 
 from colonnade import simulate
 from colonnade.errors import ColonnadeError
-from colonnade.world import dialer
-from colonnade.world.base import Over
-from colonnade.world.dialer import ClientStream, Dialer
-from colonnade.world.door import ServerStream
-from colonnade.world.line import Emulation
+from colonnade.net import client as dialer
+from colonnade.net.client import ClientStream, Dialer
+from colonnade.net.link import Emulation
+from colonnade.net.server import ServerStream
+from colonnade.party.world import Over
 from tests import loop
 from tests.certificates import store
 from tests.scene import PATIENCE_S, Scene, Taker, scene

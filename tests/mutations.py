@@ -8,6 +8,7 @@ import struct
 import torch
 
 from colonnade.compress import Key, Occasion, half, lattice, plain, scalar, topk
+from colonnade.net.segment import LAST, PROTOCOL, Kind, Segment
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import (
     MESSAGES,
@@ -29,7 +30,6 @@ from colonnade.wire.messages import (
     Upload,
     Welcome,
 )
-from colonnade.world.segment import LAST, PROTOCOL, Kind, Segment
 
 EDGES = (0, 1, 2, 3, 7, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 62, (1 << 64) - 1)
 BITS = {"kind": 8, "flags": 8, "generation": 32, "total": 32}

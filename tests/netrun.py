@@ -11,16 +11,16 @@ from typing import Any
 
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
-from colonnade.party.attend import Seat, attend
-from colonnade.world import tls
-from colonnade.world.authority import create_authority, issue
-from colonnade.world.dialer import Dialer
-from colonnade.world.door import Door
-from colonnade.world.identity import Identity
-from colonnade.world.line import Emulation
-from colonnade.world.network import NetworkWorld
-from colonnade.world.party_run import run_party
-from colonnade.world.watch import Watch
+from colonnade.net import grpc as tls
+from colonnade.net.client import Dialer
+from colonnade.net.detector import Watch
+from colonnade.net.link import Emulation
+from colonnade.net.party import run_party
+from colonnade.net.server import Door
+from colonnade.net.world import NetworkWorld
+from colonnade.party.session import Seat, attend
+from colonnade.tls.authority import create_authority, issue
+from colonnade.tls.identity import Identity
 from tests import loop
 
 LIMIT_S = 60

@@ -16,19 +16,18 @@ from colonnade import simulate
 from colonnade.errors import ColonnadeError
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
-from colonnade.party.attend import Seat, attend
-from colonnade.prepare import prepare
-from colonnade.track.checkpoints import MemoryStore
-from colonnade.track.history import History
-from colonnade.world import tls
-from colonnade.world.dialer import Dialer
-from colonnade.world.door import METHOD, SERVICE, Door
-from colonnade.world.identity import Identity
-from colonnade.world.line import Emulation
-from colonnade.world.network import NetworkWorld
-from colonnade.world.party_run import run_party
-from colonnade.world.segment import Segment
-from colonnade.world.watch import Watch
+from colonnade.net import grpc as tls
+from colonnade.net.client import Dialer
+from colonnade.net.detector import Watch
+from colonnade.net.link import Emulation
+from colonnade.net.party import run_party
+from colonnade.net.segment import Segment
+from colonnade.net.server import METHOD, SERVICE, Door
+from colonnade.net.world import NetworkWorld
+from colonnade.party.session import Seat, attend
+from colonnade.record.checkpoints import MemoryStore
+from colonnade.run.setup import prepare
+from colonnade.tls.identity import Identity
 from tests import loop
 from tests.netrun import Quiet, identities
 from tests.small import Small, small
@@ -96,8 +95,7 @@ class Scene:
 
     def seat(self, name: str, job: Job | None = None) -> Seat:
         prepared = prepare(job or self.job, self.case.data, self.case.modules)
-        history = History(prepared.contract.plan.per_epoch)
-        return prepared.seat(name, history, history, self.stores[name])
+        return prepared.seat(name, self.stores[name])
 
     async def start(
         self,

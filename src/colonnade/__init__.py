@@ -10,8 +10,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colonnade.clocking import reclock, simulate_clock
-    from colonnade.comparison import Comparison, compare
     from colonnade.data.vertical import VerticalData, vertical
     from colonnade.errors import (
         ColonnadeError,
@@ -38,19 +36,21 @@ if TYPE_CHECKING:
         load,
         with_sets,
     )
-    from colonnade.launching import launch
     from colonnade.methods.fedbcd import fedbcd
     from colonnade.methods.fedsgd import fedsgd
-    from colonnade.outside import extension
-    from colonnade.party.method import Method
-    from colonnade.simulation import simulate
-    from colonnade.sweeps import Sweep, sweep
-    from colonnade.track.run import Run
+    from colonnade.methods.method import Method
+    from colonnade.plugins import extension
+    from colonnade.record.run import Run
+    from colonnade.run.clock import reclock, simulate_clock
+    from colonnade.run.compare import Comparison, compare
+    from colonnade.run.launch import launch
+    from colonnade.run.simulate import simulate
+    from colonnade.run.sweep import Sweep, sweep
 
 # No module may be called like a public name: importing it would put the module in its place.
 _HOME = {
     "ColonnadeError": "errors",
-    "Comparison": "comparison",
+    "Comparison": "run.compare",
     "Compute": "job",
     "Costs": "job",
     "DataError": "errors",
@@ -60,29 +60,29 @@ _HOME = {
     "JobError": "errors",
     "Limits": "job",
     "Link": "job",
-    "Method": "party.method",
+    "Method": "methods.method",
     "Network": "job",
     "Party": "job",
     "PartyError": "errors",
     "Recovery": "job",
     "RequestError": "errors",
-    "Run": "track.run",
-    "Sweep": "sweeps",
+    "Run": "record.run",
+    "Sweep": "run.sweep",
     "Timeouts": "job",
     "Top": "job",
     "Train": "job",
     "VerticalData": "data.vertical",
     "WireError": "errors",
-    "compare": "comparison",
-    "extension": "outside",
+    "compare": "run.compare",
+    "extension": "plugins",
     "fedbcd": "methods.fedbcd",
     "fedsgd": "methods.fedsgd",
-    "launch": "launching",
+    "launch": "run.launch",
     "load": "job",
-    "reclock": "clocking",
-    "simulate": "simulation",
-    "simulate_clock": "clocking",
-    "sweep": "sweeps",
+    "reclock": "run.clock",
+    "simulate": "run.simulate",
+    "simulate_clock": "run.clock",
+    "sweep": "run.sweep",
     "vertical": "data.vertical",
     "with_sets": "job",
 }

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from colonnade import methods, simulate
-from colonnade.party.method import Method
+from colonnade.methods.method import Method
 from tests.small import small, with_network
 
 METHODS = methods.known()
@@ -303,7 +303,7 @@ def test_cvfl_sends_the_top_model_as_it_is_where_columns_go_by_importance():
 
 def test_an_active_party_s_own_embedding_is_compressed_only_where_it_crosses():
     from colonnade import JobError, load
-    from colonnade.naming import check_names
+    from colonnade.run.naming import check_names
 
     sets = ["train.labels=shared", "parties.clinic.compress.embedding=half"]
     assert check_names(load("digits", sets, method="pbcd"))

@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from colonnade import methods, simulate
-from colonnade.party.attend import attend
-from colonnade.prepare import prepare
-from colonnade.track.checkpoints import MemoryStore
-from colonnade.track.history import History
-from colonnade.world.links import Drop, Pass
-from colonnade.world.lossy import LossyWorld
-from colonnade.world.simulator import Simulator
+from colonnade.party.session import attend
+from colonnade.record.checkpoints import MemoryStore
+from colonnade.run.setup import prepare
+from colonnade.sim.kernel import Simulator
+from colonnade.sim.links import Drop, Pass
+from colonnade.testing.lossy import LossyWorld
 from tests.netrun import run_seats
 from tests.small import small, with_network
 
@@ -28,8 +27,9 @@ LOCKSTEP = {name: {"name": name} for name in methods.known()} | OPTIONS
 LOCKSTEP = {name: table for name, table in LOCKSTEP.items() if not methods.build(table).by_clock}
 
 
-def by_hand(case, seats, history, worlds, outcomes):
+def by_hand(case, worlds, outcomes):
     """A run in the terms that are compared."""
+    history = outcomes[case.job.active].history
     return {
         "weights": {name: outcome.weights for name, outcome in outcomes.items()},
         "best": {name: outcome.best_weights for name, outcome in outcomes.items()},
@@ -56,26 +56,21 @@ def simulated(case):
 
 def seated(case):
     prepared = prepare(case.job, case.data, case.modules)
-    history = History(prepared.contract.plan.per_epoch)
-    seats = {
-        name: prepared.seat(name, history, history, MemoryStore()) for name in case.job.parties
-    }
-    return seats, history
+    return {name: prepared.seat(name, MemoryStore()) for name in case.job.parties}
 
 
 def networked(case):
-    seats, history = seated(case)
-    outcomes, worlds = run_seats(case.job, seats)
-    return by_hand(case, seats, history, worlds, outcomes)
+    outcomes, worlds = run_seats(case.job, seated(case))
+    return by_hand(case, worlds, outcomes)
 
 
 def lossy(case):
-    seats, history = seated(case)
+    seats = seated(case)
     lost = [lambda e: Drop() if e.number % 7 == 3 else Pass()]
     simulator = Simulator(case.job, lost, LossyWorld, until_ns=10**13)
     started = {name: attend(simulator.worlds[name], seat) for name, seat in seats.items()}
     outcomes = simulator.run(started)
-    return by_hand(case, seats, history, simulator.worlds, outcomes)
+    return by_hand(case, simulator.worlds, outcomes)
 
 
 def assert_equal(one, other):

@@ -7,11 +7,11 @@ import random
 import pytest
 
 from colonnade import Job, Limits, Link, Network, Party
+from colonnade.party.world import Work
+from colonnade.sim.kernel import Simulator
+from colonnade.sim.links import Drop, Pass, Repeat
+from colonnade.testing.lossy import LossyWorld
 from colonnade.wire.messages import Failure
-from colonnade.world.base import Work
-from colonnade.world.links import Drop, Pass, Repeat
-from colonnade.world.lossy import LossyWorld
-from colonnade.world.simulator import Simulator
 from tests.netrun import run_programs
 
 MS = 1_000_000

@@ -21,8 +21,8 @@ from torch.nn import functional as F
 
 from colonnade.errors import ColonnadeError
 from colonnade.models.top import Split
-from colonnade.party.parallel import Spreader, serve
-from colonnade.world.ranks import END, Order, start
+from colonnade.parallel.group import END, Order, start
+from colonnade.parallel.spread import Spreader, serve
 
 ROWS = 7
 

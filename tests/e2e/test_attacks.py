@@ -15,9 +15,10 @@ import pytest
 
 from colonnade.errors import AbsentError, PartyError
 from colonnade.job.records import Timeouts
-from colonnade.track.chain import Chain, verify
-from colonnade.world import door, tls
-from colonnade.world.segment import PROTOCOL, Kind, Segment
+from colonnade.net import grpc as tls
+from colonnade.net import server as door
+from colonnade.net.segment import PROTOCOL, Kind, Segment
+from colonnade.record.chain import Chain, verify
 from tests import loop
 from tests.scene import case, play, scene, speak, wire
 

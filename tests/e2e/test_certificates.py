@@ -10,12 +10,12 @@ import pytest
 from cryptography import x509
 
 from colonnade.errors import PartyError, RefusedError, RequestError
-from colonnade.world import keyring as keyrings
-from colonnade.world.authority import create_authority, issue
-from colonnade.world.certificate import dns_name, show
-from colonnade.world.denial import read_denied
-from colonnade.world.keyring import Keyring
-from colonnade.world.probe import shown_certificate
+from colonnade.tls import keyring as keyrings
+from colonnade.tls.authority import create_authority, issue
+from colonnade.tls.certificate import dns_name, show
+from colonnade.tls.denial import read_denied
+from colonnade.tls.keyring import Keyring
+from colonnade.tls.probe import shown_certificate
 from tests import loop
 from tests.certificates import load
 from tests.netrun import Quiet, identities
@@ -185,7 +185,7 @@ def test_what_a_deny_list_may_say(folder, tmp_path):
 
 
 def load_denied(folder, denied):
-    from colonnade.world.identity import load_identity
+    from colonnade.tls.identity import load_identity
 
     paths = [folder / name for name in ("cert.pem", "key.pem", "ca.pem")]
     return load_identity(*paths, "bank", listens=False, denied=denied)

@@ -8,12 +8,14 @@ import msgspec
 import pytest
 
 from colonnade.errors import RefusedError, RequestError
+from colonnade.net import client as dialer
+from colonnade.net import grpc as tls
+from colonnade.net import server as door
+from colonnade.net.link import Emulation
+from colonnade.net.segment import LAST, PROTOCOL, Kind, Segment
+from colonnade.run.processes import free_port
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Failure, Hello, Terms
-from colonnade.world import dialer, door, tls
-from colonnade.world.line import Emulation
-from colonnade.world.processes import free_port
-from colonnade.world.segment import LAST, PROTOCOL, Kind, Segment
 from tests import loop
 from tests.netrun import identities
 from tests.scene import case, play, scene, set_job, speak, wire

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from colonnade import methods
-from colonnade.ceiling import ceiling
 from colonnade.cli.options import read_job
-from colonnade.forecast import forecast
 from colonnade.job.kinds import CONTROL
 from colonnade.job.party_file import own_job
 from colonnade.job.policy import Policy
-from colonnade.participation import participant
-from colonnade.track.history import History
+from colonnade.run.ceiling import ceiling
+from colonnade.run.forecast import forecast
+from colonnade.run.participant import participant
 from tests.netrun import run_seats
 
 SETS = [
@@ -37,8 +36,7 @@ def run(job):
     """Take part with every party, each knowing only its own; the parties, and what crossed."""
     policy = Policy(shares_labels=True)
     parties = {name: participant(own_job(job, name, None), name, policy) for name in job.parties}
-    history = History(1)
-    seats = {name: party.seat(history, history) for name, party in parties.items()}
+    seats = {name: party.seat() for name, party in parties.items()}
     _, worlds = run_seats(job, seats)
     return parties, {name: world.ledger.entries() for name, world in worlds.items()}
 

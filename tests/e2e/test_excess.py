@@ -11,10 +11,10 @@ import torch
 
 from colonnade.compress import plain
 from colonnade.errors import RefusedError
-from colonnade.extents import widest
 from colonnade.job.policy import Policy
 from colonnade.job.records import Limits
-from colonnade.prepare import prepare
+from colonnade.run.extents import widest
+from colonnade.run.setup import prepare
 from colonnade.wire.messages import Finish, Status
 from tests import loop
 from tests.e2e.test_breaches import spoil

@@ -8,9 +8,9 @@ import pytest
 
 from colonnade import Job, Party
 from colonnade.job.records import Timeouts
-from colonnade.world.base import Work
-from colonnade.world.network import NetworkWorld
-from colonnade.world.watch import Watch
+from colonnade.net.detector import Watch
+from colonnade.net.world import NetworkWorld
+from colonnade.party.world import Work
 from tests import loop
 from tests.netrun import Quiet
 from tests.scene import case, scene

@@ -19,8 +19,8 @@ import colonnade as cn
 from colonnade.cli import main
 from colonnade.job.files import builtin_text
 from colonnade.job.party_file import load_party
-from colonnade.provision import new_keys, provide
-from colonnade.world.processes import Children
+from colonnade.run.processes import Children
+from colonnade.run.provision import new_keys, provide
 from tests.processes import alive, begin, children
 
 COMMAND = [sys.executable, "-m", "colonnade", "launch"]

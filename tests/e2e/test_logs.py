@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from colonnade.cli import main
-from colonnade.track.chain import Chain
+from colonnade.record.chain import Chain
 from tests.alliance import ACTIVE, PARTIES, Alliance, new_keys
 
 WORD = r"[\w.-]+"

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from colonnade import load, simulate
-from colonnade.world.authority import create_authority, issue
+from colonnade.tls.authority import create_authority, issue
 
 SETS = [
     "train.rounds=6",

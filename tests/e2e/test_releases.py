@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from colonnade.ceiling import ceiling
 from colonnade.cli.dry_run import Line, look_ahead
 from colonnade.compress import plain
 from colonnade.errors import PartyError, RequestError
 from colonnade.job import load
 from colonnade.job.party_file import PartyFile
 from colonnade.job.policy import Policy
-from colonnade.participation import participant
-from colonnade.prepare import prepare
-from colonnade.releases import Allowance, Counter, allowance
-from colonnade.surroundings import PartyWorld
-from colonnade.track.chain import verify
+from colonnade.party.world import Regrouped
+from colonnade.record.chain import verify
+from colonnade.run.ceiling import ceiling
+from colonnade.run.participant import participant
+from colonnade.run.releases import Allowance, Counter, allowance
+from colonnade.run.setup import prepare
+from colonnade.run.surroundings import PartyWorld
 from colonnade.wire.messages import Embedding, EvaluationEmbedding
-from colonnade.world.base import Regrouped
 from tests import loop
 from tests.alliance import ACTIVE, Alliance, new_keys, until
 from tests.scene import case, scene

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from colonnade.errors import RefusedError
-from colonnade.track.checkpoints import MemoryStore
+from colonnade.record.checkpoints import MemoryStore
 from tests import loop
 from tests.alliance import ACTIVE, Alliance, new_keys
 from tests.scene import scene

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from colonnade.world import tls
-from colonnade.world.authority import create_authority, issue
+from colonnade.net import grpc as tls
+from colonnade.tls.authority import create_authority, issue
 from tests import loop
 from tests.certificates import certificate, load, signer, store, unchecked
 

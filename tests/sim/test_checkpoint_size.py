@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from colonnade.clocking import null_seats
 from colonnade.job.records import Job, Party, Train
-from colonnade.party.null import Record, Sizes
-from colonnade.prepare import Contract
-from colonnade.simulation import run_parties
-from colonnade.track.checkpoints import MemoryStore
-from colonnade.track.history import History
-from colonnade.track.metrics import METRICS
-from colonnade.world.simulator import Simulator
+from colonnade.learn.null import Record
+from colonnade.record.checkpoints import MemoryStore
+from colonnade.record.metrics import METRICS
+from colonnade.record.sizes import Sizes
+from colonnade.run.clock import null_seats
+from colonnade.run.setup import Contract
+from colonnade.run.simulate import run_parties
+from colonnade.sim.kernel import Simulator
 
 EVERY = 500
 PER_ROUND = {"bank": 8 + 16 + 24, "telco": 8 + 16}
@@ -39,10 +39,9 @@ def test_a_checkpoint_grows_by_what_is_told_of_a_round_and_by_nothing_else():
     sizes = Sizes(dict.fromkeys(job.parties, 2), {"train": 20, "test": 4})
     measured = Record([0.5] * 9999, [{"test_loss": 0.5, "accuracy": 0.5}] * 999)
     stores = {name: Weighed() for name in job.parties}
-    history = History(contract.plan.per_epoch)
-    seats = null_seats(contract, sizes, METRICS["accuracy"], history, measured, stores)
-    run_parties(Simulator(job), seats, None)
-    rows = len(history.evaluations)
+    seats = null_seats(contract, sizes, METRICS["accuracy"], measured, stores)
+    _, parties = run_parties(Simulator(job), seats, None)
+    rows = len(parties[job.active].history.evaluations)
     for name, store in stores.items():
         once, twice = store.sizes
         judged = 200 * rows if name == "bank" else 0

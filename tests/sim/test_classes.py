@@ -8,7 +8,7 @@ from rich.console import Console
 
 import colonnade as cn
 from colonnade.job.party_file import PartyFile, public_job
-from colonnade.track.table import run_table
+from colonnade.record.table import run_table
 
 rng = np.random.default_rng(0)
 A, B = rng.normal(size=(200, 3)), rng.normal(size=(200, 3))

@@ -94,7 +94,7 @@ def test_top_costs_are_paid_in_local_updates_only(active_width, busy):
 
 def test_recompute_costs_one_forward_more(monkeypatch):
     from colonnade import methods
-    from colonnade.party.method import Method
+    from colonnade.methods.method import Method
 
     made = Method(version=recompute())
     monkeypatch.setattr(methods, "build", lambda table: made)
@@ -130,7 +130,7 @@ def test_bandwidth_takes_its_time():
 
 def test_queued_messages_wait_for_each_other():
     """Two messages sent at one instant on one wire arrive one transmission apart."""
-    from colonnade.world.links import Pipe
+    from colonnade.sim.links import Pipe
 
     pipe = Pipe.of(Link(latency="5ms", bandwidth="1mbit"), (0,), ())
     first = pipe.arrivals("a", "b", "Embedding", 125, 0)[0]

@@ -133,7 +133,7 @@ def run(command, words, capsys):
 
 RAISES = re.compile(r"^# colonnade\.errors\.(\w+):", re.M)
 READ_ONLY = {
-    "docs/architecture.md": "an excerpt of world/base.py",
+    "docs/architecture.md": "an excerpt of party/world.py",
     "docs/guides/launch.md": "tests/e2e/test_launch.py",
     "docs/guides/three-hosts.md": "tests/e2e/test_guide.py",
 }

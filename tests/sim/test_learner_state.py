@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import nn
 
-from colonnade.party.build import build_active, build_passive
-from colonnade.party.optim import OPTIMIZERS, SCHEDULES
-from colonnade.party.state import restore_view, view_state
+from colonnade.learn.build import build_active, build_passive
+from colonnade.learn.optim import OPTIMIZERS, SCHEDULES
+from colonnade.learn.state import restore_view, view_state
 from colonnade.policies.view import Exchange, Role, View
-from colonnade.prepare import prepare
-from colonnade.track.checkpoints import MemoryStore
+from colonnade.record.checkpoints import MemoryStore
+from colonnade.run.setup import prepare
 from tests.small import Small, small
 
 ACTIVE = "p1"

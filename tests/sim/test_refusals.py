@@ -10,7 +10,7 @@ from tests.small import small
 
 def test_a_tensor_of_the_wrong_shape_is_refused(monkeypatch):
     from colonnade.compress import plain
-    from colonnade.party.torch_passive import TorchPassive
+    from colonnade.learn.passive import TorchPassive
 
     case = small(2, rounds=3)
     monkeypatch.setattr(
@@ -30,7 +30,7 @@ def test_a_party_that_sends_ahead_of_its_window_is_refused(monkeypatch):
 
 
 def test_another_job_is_refused_before_any_data(monkeypatch):
-    from colonnade import prepare
+    from colonnade.run import setup as prepare
 
     case = small(3, rounds=3)
     names = iter(["x", "y", "z"])

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade import DeadlockError, Job, Limits, Link, Network, Party, simulate, simulate_clock
+from colonnade.party.world import Work
+from colonnade.sim.kernel import Interrupted, Simulator
+from colonnade.sim.links import Deliver, Drop, Pass, Pipe, Trace
 from colonnade.units import rate_bits
 from colonnade.wire.messages import Failure
-from colonnade.world.base import Work
-from colonnade.world.links import Deliver, Drop, Pass, Pipe, Trace
-from colonnade.world.simulator import Interrupted, Simulator
 from tests.small import small
 
 MS = 1_000_000

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from colonnade import Job, Party, Top, Train, simulate, vertical
+from colonnade.learn.passive import TorchPassive
 from colonnade.models.top import Agg
-from colonnade.party.torch_passive import TorchPassive
 
 ROWS, TOLERANCE = 40, 1e-9
 

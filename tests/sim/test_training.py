@@ -262,7 +262,7 @@ class Full(Half):
 @pytest.fixture
 def weighted(monkeypatch):
     from colonnade import methods
-    from colonnade.party.method import Method
+    from colonnade.methods.method import Method
     from colonnade.policies.local import repeat
 
     def with_weight(case, weight):

@@ -8,7 +8,7 @@ import torch
 
 from colonnade import methods, simulate
 from colonnade.party.schedule import Schedule
-from colonnade.track.metrics import METRICS
+from colonnade.record.metrics import METRICS
 from tests.small import small, with_network
 
 NAMED = {name: {"name": name} for name in methods.known()}

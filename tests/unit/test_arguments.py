@@ -105,7 +105,7 @@ def test_tensors_that_are_being_trained_are_data_too():
         (lambda: cn.simulate(job(), FRAME), "the data is of type DataFrame"),
         (lambda: cn.simulate(job(), DATA, {"bank": "mlp"}), "bank is the text 'mlp': give a torch"),
         (lambda: cn.simulate(job(), DATA, torch.nn.Linear(3, 2)), "give modules by party"),
-        (lambda: cn.simulate(job(), DATA, observers=[print]), "has no on_round"),
+        (lambda: cn.simulate(job(), DATA, observers=["x"]), "give a function of an event"),
         (lambda: cn.simulate(job(), DATA, observers=print), "give a list of them"),
         (lambda: cn.simulate(job(), DATA, rules=["x"]), "rules are not functions"),
         (lambda: cn.simulate(job(), DATA, should_stop=True), "give a function"),

@@ -19,7 +19,7 @@ from colonnade.job import builtin_names, builtin_text, loads
 from colonnade.job.party_file import load_party
 from colonnade.job.reading import FILE_BYTES_MAX
 from colonnade.models.top import build_top
-from colonnade.track.party_folder import PartyFolder
+from colonnade.record.party_folder import PartyFolder
 
 NAMES = ["../../x", "/tmp/x", "..", ".hidden", "a\x00b", "a\x1b[2J", "a\nb", "a" * 65, "", "a/b",
          "a\\b", "-x"]  # fmt: skip
@@ -193,7 +193,7 @@ def test_a_damaged_start_is_a_sentence(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_at_the_end_is_a_sentence(tmp_path, monkeypatch, capsys):
-    from colonnade.track import run
+    from colonnade.record import run
 
     def refuse(path: Path) -> Path:
         raise PermissionError(13, "Permission denied", str(path))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from colonnade.cli.ledger import entries_of, ledger
 from colonnade.errors import FailedError, RequestError
-from colonnade.track import chain as module
-from colonnade.track.chain import Chain, reconcile, verify
+from colonnade.record import chain as module
+from colonnade.record.chain import Chain, reconcile, verify
 
 JOB = "ab" * 32
 NOW = 1_760_000_000_000_000_000
@@ -150,7 +150,7 @@ def test_a_chain_goes_on_after_any_cut_and_keeps_every_byte(tmp_path_factory, cu
 
 def test_entries_outlive_a_killed_process(path):
     code = (
-        "import os, sys; from colonnade.track.chain import Chain\n"
+        "import os, sys; from colonnade.record.chain import Chain\n"
         f"chain = Chain.open(sys.argv[1], 'telco', '{JOB}', 0)\n"
         "for i in range(500): chain.message(i, 'sent', 'bank', 'Embedding', i, 10)\n"
         "os.kill(os.getpid(), 9)"

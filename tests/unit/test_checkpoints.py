@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from colonnade.errors import FailedError, RequestError
-from colonnade.party.state import StateError
-from colonnade.track import checkpoints, sealed
-from colonnade.track.checkpoints import FileStore, MemoryStore
-from colonnade.track.durable import CheckpointError
-from colonnade.track.sealed import FORMAT, Header, pack, unpack
+from colonnade.record import checkpoints, sealed
+from colonnade.record.checkpoints import FileStore, MemoryStore
+from colonnade.record.durable import CheckpointError
+from colonnade.record.sealed import FORMAT, Header, pack, unpack
+from colonnade.record.tree import StateError
 
 
 def tree(round: int) -> dict:

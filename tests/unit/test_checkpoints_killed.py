@@ -12,9 +12,9 @@ START = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from colonnade.track import checkpoints
-from colonnade.track.checkpoints import FileStore
-from colonnade.track.durable import CheckpointError
+from colonnade.record import checkpoints
+from colonnade.record.checkpoints import FileStore
+from colonnade.record.durable import CheckpointError
 
 torch.set_num_threads(1)
 folder = Path(sys.argv[1])

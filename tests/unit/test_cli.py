@@ -39,7 +39,7 @@ def test_without_words_the_help_is_shown(capsys):
 def test_what_computes_nothing_does_not_import_torch(words):
     code = (
         f"import sys; from colonnade.cli import main; main({words});"
-        "sys.exit('torch' in sys.modules or 'colonnade.sweeps' in sys.modules)"
+        "sys.exit('torch' in sys.modules or 'colonnade.run.sweep' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True)
     assert done.returncode == 0

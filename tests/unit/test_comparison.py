@@ -6,13 +6,13 @@ import os
 import pytest
 from rich.console import Console
 
-from colonnade.comparison import Comparison, compare, method_text, run_folder
 from colonnade.errors import JobError, RequestError
 from colonnade.job import load, loads, with_sets
 from colonnade.job.texts import parse_method
-from colonnade.sweeps import Point, Sweep
-from colonnade.track.table import show_spread, spread
-from colonnade.trials import Trial
+from colonnade.record.table import show_spread, spread
+from colonnade.run.compare import Comparison, compare, method_text, run_folder
+from colonnade.run.pool import Trial
+from colonnade.run.sweep import Point, Sweep
 from colonnade.units import show_seconds
 
 SHORT = load("digits", ["train.epochs=1"])
@@ -165,7 +165,7 @@ def test_in_this_process_the_threads_of_torch_are_put_back():
 
 @pytest.mark.parametrize("methods", [[], ["fedsgd", "fedsgd"], ["fedsgd", "nope"], ["fedbcd:q=1"]])
 def test_every_method_is_checked_before_anything_is_trained(methods, monkeypatch):
-    monkeypatch.setattr("colonnade.comparison.train_all", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("colonnade.run.compare.train_all", lambda *_: pytest.fail("trained"))
     with pytest.raises(JobError):
         compare(SHORT, methods, [0])
 
@@ -194,7 +194,7 @@ def tuned_sweep(*points):
 def test_tuned_takes_the_best_of_the_same_method_or_of_all(monkeypatch):
     jobs = []
     monkeypatch.setattr(
-        "colonnade.comparison.train_all",
+        "colonnade.run.compare.train_all",
         lambda tasks, *_: jobs.extend(job for _, job, _ in tasks) or [],
     )
     rate = "parties.*.optimizer.lr"

@@ -6,7 +6,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.cli import main
-from colonnade.launching import claim
+from colonnade.run.launch import claim
 
 SHORT = ["--set", "train.rounds=1", "--quiet"]
 

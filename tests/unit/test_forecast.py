@@ -5,19 +5,19 @@ import json
 import msgspec
 import pytest
 
-from colonnade import forecast as module
-from colonnade.assumed import assumed_objective
 from colonnade.cli import main
 from colonnade.cli.dry_run import Line, look_ahead, show_dry_run
 from colonnade.cli.options import read_job
 from colonnade.errors import RequestError
-from colonnade.forecast import forecast
 from colonnade.job.party_file import PartyFile, Tls, own_job
 from colonnade.job.policy import Policy
-from colonnade.participation import participant
-from colonnade.simulation import simulate
-from colonnade.world.authority import create_authority, issue
-from colonnade.world.line import Emulation
+from colonnade.net.link import Emulation
+from colonnade.run import forecast as module
+from colonnade.run.assumed import assumed_objective
+from colonnade.run.forecast import forecast
+from colonnade.run.participant import participant
+from colonnade.run.simulate import simulate
+from colonnade.tls.authority import create_authority, issue
 
 WIDTHS = ["parties.clinic.width=16", "parties.lab.width=16", "parties.insurer.width=16"]
 LATER = ("Evaluate", "Finish")
@@ -234,7 +234,7 @@ def test_the_certificate_is_looked_at(tmp_path, capsys):
 
 
 def test_the_most_that_can_leave_is_worked_out_without_counting_to_it():
-    from colonnade.ceiling import ceiling
+    from colonnade.run.ceiling import ceiling
 
     most = ceiling(
         participant(

@@ -19,9 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.errors import RequestError
-from colonnade.world import signing, tls
-from colonnade.world.authority import create_authority, issue
-from colonnade.world.certificate import dns_name
+from colonnade.net import grpc as tls
+from colonnade.tls import signing
+from colonnade.tls.authority import create_authority, issue
+from colonnade.tls.certificate import dns_name
 from tests.certificates import certificate, days, load, signer, store
 
 PARTIES = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
@@ -235,7 +236,7 @@ def test_kinds_of_keys(tmp_path):
 
 
 def test_grpc_that_was_imported_before_may_not_be_used():
-    code = "import grpc\nfrom colonnade.world import tls\ntls.secure_grpc()"
+    code = "import grpc\nfrom colonnade.net import grpc as tls\ntls.secure_grpc()"
     environ = {key: value for key, value in os.environ.items() if key != tls.SUITES_VARIABLE}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
     assert "RequestError: gRPC was imported before and may speak TLS 1.2" in done.stderr
@@ -246,7 +247,7 @@ def test_grpc_that_was_imported_before_may_not_be_used():
 def test_grpc_polls_as_long_as_it_can_and_says_nothing_of_it():
     """A release that does not know the setting any more would complain on standard error."""
     code = (
-        "import asyncio, os\nfrom colonnade.world import tls\ngrpc = tls.secure_grpc()\n"
+        "import asyncio, os\nfrom colonnade.net import grpc as tls\ngrpc = tls.secure_grpc()\n"
         "async def serve():\n"
         "    server = grpc.aio.server()\n"
         "    server.add_insecure_port('127.0.0.1:0')\n"

@@ -14,8 +14,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from colonnade.cli import app, main
 from colonnade.cli.keys import keys
 from colonnade.errors import RequestError
-from colonnade.world import authority
-from colonnade.world.authority import create_authority, issue, read_host, write
+from colonnade.tls import authority
+from colonnade.tls.authority import create_authority, issue, read_host, write
 from tests.certificates import certificate, signer, store
 
 LONG_AGO = datetime.now(UTC) - timedelta(days=100)

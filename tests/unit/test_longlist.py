@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.longlist import LongList
-from colonnade.party import columns
-from colonnade.party.columns import Columns
-from colonnade.party.state import decode, encode
+from colonnade.learn import columns
+from colonnade.learn.columns import Columns
+from colonnade.packed import LongList
+from colonnade.record.tree import decode, encode
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 RECORDS = st.tuples(

@@ -8,8 +8,8 @@ import pytest
 import colonnade as cn
 from colonnade.data.vertical import vertical
 from colonnade.errors import DataError
-from colonnade.participation import participant
-from colonnade.prepare import prepare
+from colonnade.run.participant import participant
+from colonnade.run.setup import prepare
 
 RNG = np.random.default_rng(0)
 X, X_TEST = RNG.normal(size=(60, 4)), RNG.normal(size=(20, 4))

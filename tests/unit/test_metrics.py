@@ -8,7 +8,7 @@ from sklearn.calibration import calibration_curve
 import colonnade as cn
 from colonnade.errors import DataError, JobError
 from colonnade.job import Train, load
-from colonnade.track.metrics import METRICS, choose
+from colonnade.record.metrics import METRICS, choose
 
 rng = np.random.default_rng(5)
 BINARY = rng.integers(0, 2, 300)

@@ -11,7 +11,7 @@ from torch import nn
 
 import colonnade as cn
 from colonnade.cli import main
-from colonnade.outside import extension
+from colonnade.plugins import extension
 from tests.small import small
 
 WRONG = {

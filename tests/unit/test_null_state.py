@@ -8,13 +8,14 @@ import torch
 
 from colonnade import methods
 from colonnade.job import Train
+from colonnade.learn.learner import Aggregate
+from colonnade.learn.null import NullActive, NullPassive
 from colonnade.party.evaluation import Evaluations
-from colonnade.party.learner import Aggregate
-from colonnade.party.null import NullActive, NullPassive, Sizes
 from colonnade.party.schedule import Schedule
-from colonnade.party.state import decode, encode
 from colonnade.policies.view import Exchange
-from colonnade.track.metrics import choose
+from colonnade.record.metrics import choose
+from colonnade.record.sizes import Sizes
+from colonnade.record.tree import decode, encode
 
 SIZES = Sizes({"p0": 3, "p1": 2}, {"train": 20, "test": 5}, top=[(2, 3), (2,)])
 TABLES = [
@@ -106,7 +107,7 @@ def test_evaluations_are_not_saved_with_one_open():
 
 
 def test_randomness_on_the_cpu_leaves_the_outside_alone():
-    from colonnade.party.trainer import Randomness
+    from colonnade.learn.trainer import Randomness
 
     layers = [torch.nn.Dropout(0.5)]
     before = torch.get_rng_state()

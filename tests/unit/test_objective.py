@@ -9,9 +9,9 @@ from torch import nn
 
 from colonnade import JobError
 from colonnade.job.records import Train
-from colonnade.party.objective import Objective
-from colonnade.party.optim import build_optimizer, build_schedule
-from colonnade.track.metrics import METRICS, choose
+from colonnade.learn.objective import Objective
+from colonnade.learn.optim import build_optimizer, build_schedule
+from colonnade.record.metrics import METRICS, choose
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import colonnade as cn
 from colonnade.cli import main
 from colonnade.cli.joined import Told
 from colonnade.errors import AbsentError, BreachError, ColonnadeError, WireError
-from colonnade.track.chain import Chain
-from colonnade.track.checkpoints import CheckpointError, FileStore
-from colonnade.track.party_folder import PartyFolder
+from colonnade.record.chain import Chain
+from colonnade.record.checkpoints import CheckpointError, FileStore
+from colonnade.record.party_folder import PartyFolder
 from colonnade.wire.messages import MESSAGES, Control, Message
 
 

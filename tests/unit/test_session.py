@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from colonnade.compress import decode
 from colonnade.compress.base import DECODERS
 from colonnade.errors import PartyError, WireError
-from colonnade.wire.codec import ITEM_BYTES, Codec
-from colonnade.wire.messages import Buffer, Embedding, Finish, Packed
-from colonnade.world.roster import FIRST_MAX, Roster
-from colonnade.world.segment import (
+from colonnade.net.roster import FIRST_MAX, Roster
+from colonnade.net.segment import (
     CHUNK_BYTES,
     LAST,
     PROTOCOL,
@@ -22,7 +20,9 @@ from colonnade.world.segment import (
     Kind,
     Segment,
 )
-from colonnade.world.session import GROWTH, RECEIPT_BYTES_MAX, Session
+from colonnade.net.session import GROWTH, RECEIPT_BYTES_MAX, Session
+from colonnade.wire.codec import ITEM_BYTES, Codec
+from colonnade.wire.messages import Buffer, Embedding, Finish, Packed
 from tests.mutations import tensors
 
 U8, U32, U64 = (st.integers(0, 2**bits - 1) for bits in (8, 32, 64))

@@ -13,19 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from colonnade.longlist import LongList
-from colonnade.party.contents import Forward, Share, Shared
-from colonnade.party.state import (
-    _SAVED,
-    DEPTH_MAX,
-    StateError,
-    decode,
-    encode,
-    moved,
-    restore_view,
-    view_state,
-)
+from colonnade.learn.contents import Forward, Share, Shared
+from colonnade.learn.state import _SAVED, DEPTH_MAX, restore_view, view_state
+from colonnade.packed import LongList
 from colonnade.policies.view import EFFORT, Exchange, Role, View, Window
+from colonnade.record.tree import StateError, decode, encode, moved
 from colonnade.wire.messages import Buffer, Packed
 
 NUMBERS = [np.dtype(code).name for code in "?BHILbhilefd"]

@@ -8,8 +8,8 @@ import pytest
 from colonnade.cli import main
 from colonnade.errors import FailedError, JobError, RequestError
 from colonnade.job import load, with_sets
-from colonnade.sweeps import Point, Sweep, _plan, sweep
-from colonnade.trials import train_all
+from colonnade.run.pool import train_all
+from colonnade.run.sweep import Point, Sweep, _plan, sweep
 
 SHORT = load("digits", ["train.epochs=1"])
 RATE = "parties.*.optimizer.lr"
@@ -146,7 +146,7 @@ def test_settings_within_a_table_that_is_as_by_default():
     ],
 )
 def test_a_wrong_grid_is_refused_before_anything_is_trained(grid, word, tmp_path, monkeypatch):
-    monkeypatch.setattr("colonnade.sweeps.train_all", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("colonnade.run.sweep.train_all", lambda *_: pytest.fail("trained"))
     with pytest.raises(JobError, match=word):
         sweep(SHORT, grid, out=tmp_path)
 

@@ -9,14 +9,14 @@ import pytest
 from colonnade import Job, Limits, Party
 from colonnade.errors import PartyError, StoppedError
 from colonnade.job.records import Recovery, Timeouts
+from colonnade.net import connections as switchboard
+from colonnade.net.connections import ENDED
+from colonnade.net.detector import Watch
+from colonnade.net.party import run_party
+from colonnade.net.session import LAST, PROTOCOL, Kind, Segment, Session
+from colonnade.net.world import NetworkWorld
+from colonnade.party.world import Regrouped, Work
 from colonnade.wire.messages import Failure
-from colonnade.world import switchboard
-from colonnade.world.base import Regrouped, Work
-from colonnade.world.network import NetworkWorld
-from colonnade.world.party_run import run_party
-from colonnade.world.session import LAST, PROTOCOL, Kind, Segment, Session
-from colonnade.world.switchboard import ENDED
-from colonnade.world.watch import Watch
 from tests import loop
 from tests.netrun import Quiet
 

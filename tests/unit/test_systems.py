@@ -9,7 +9,7 @@ import pytest
 
 from colonnade import RequestError
 
-FOLDER = "colonnade.track.lock"
+FOLDER = "colonnade.record.lock"
 
 
 def test_a_system_without_file_locks_is_told_what_runs_there(monkeypatch):

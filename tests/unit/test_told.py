@@ -10,7 +10,7 @@ from rich.console import Console
 
 from colonnade.cli.joined import Told, show
 from colonnade.errors import FailedError
-from colonnade.joining import Joined
+from colonnade.run.join import Joined
 from colonnade.wire.fault import Fault
 
 

@@ -13,12 +13,12 @@ import colonnade as cn
 from colonnade.cli import main
 from colonnade.job.party_file import PartyFile
 from colonnade.job.trust import taken_from_job
-from colonnade.launching import JOIN
 from colonnade.models import build as build_model
 from colonnade.models.top import build_top
-from colonnade.outside import extension, import_function
-from colonnade.provision import provide
-from colonnade.world.authority import make_folder
+from colonnade.plugins import extension, import_function
+from colonnade.run.launch import JOIN
+from colonnade.run.provision import provide
+from colonnade.tls.authority import make_folder
 
 JOB = """
 name = "offer"

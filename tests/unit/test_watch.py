@@ -6,9 +6,9 @@ from threading import Thread
 
 from colonnade.errors import AbsentError
 from colonnade.job.records import Timeouts
-from colonnade.track.chain import Chain, verify
-from colonnade.world import watch
-from colonnade.world.watch import Watch
+from colonnade.net import detector as watch
+from colonnade.net.detector import Watch
+from colonnade.record.chain import Chain, verify
 from tests.netrun import Quiet
 
 

@@ -11,7 +11,7 @@ from colonnade.cli.launch import parties_shown, stopping
 from colonnade.cli.options import Json, Out, Quiet, check_out, read_job
 
 if TYPE_CHECKING:
-    from colonnade.comparison import Comparison
+    from colonnade.run.compare import Comparison
 
 DEMO_METHODS = ("fedsgd", "fedbcd:updates=5", "pasta")
 DEMO_SETS = [
@@ -56,12 +56,12 @@ def demo(out: Out = None, as_json: Json = False, quiet: Quiet = False) -> None:
 def _compare(out: Path | None, quiet: bool) -> Comparison:
     """One run after the other, so that none slows another down."""
     from colonnade.cli import screen
-    from colonnade.comparison import Comparison, run_folder
+    from colonnade.cli.progress import follow_runs
     from colonnade.job.texts import parse_method
-    from colonnade.launching import launch
-    from colonnade.track.progress import follow_runs
-    from colonnade.track.table import plain
-    from colonnade.trials import Trial
+    from colonnade.record.table import plain
+    from colonnade.run.compare import Comparison, run_folder
+    from colonnade.run.launch import launch
+    from colonnade.run.pool import Trial
 
     common = read_job("digits", DEMO_SETS)
     console = screen.stderr()

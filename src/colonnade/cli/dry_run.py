@@ -11,11 +11,11 @@ from colonnade.cli.foretold import PURPOSES, WAYS
 from colonnade.errors import RequestError
 
 if TYPE_CHECKING:
-    from colonnade.forecast import Forecast
     from colonnade.job.party_file import PartyFile
     from colonnade.job.policy import Policy
     from colonnade.job.records import Job, Steps
-    from colonnade.participation import Participant
+    from colonnade.run.forecast import Forecast
+    from colonnade.run.participant import Participant
 
     Report = dict[str, Any]
 
@@ -63,9 +63,9 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
     192
     """
     from colonnade.cli.keys import certificate_report
-    from colonnade.forecast import forecast
     from colonnade.job.trust import taken_notes
-    from colonnade.world.line import Emulation
+    from colonnade.net.link import Emulation
+    from colonnade.run.forecast import forecast
 
     emulation = None if line.emulate is None else Emulation.parse(line.emulate)
     party, refusal = _take_seat(job, me, file.policy)
@@ -105,7 +105,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
 
 def _take_seat(job: Job, me: str, policy: Policy) -> tuple[Participant, str | None]:
     """The party, and why its policy refuses the job; all other faults are raised."""
-    from colonnade.participation import participant
+    from colonnade.run.participant import participant
 
     try:
         return participant(job, me, policy), None
@@ -120,8 +120,8 @@ def _batch_min(party: Participant) -> int:
 
 def _link(party: Participant, line: Line) -> str | None:
     """The stated link in words; None where none is stated."""
-    from colonnade.forecast import links
     from colonnade.job.records import Link
+    from colonnade.run.forecast import links
 
     if line.emulate is not None:
         return f"{line.emulate} (--emulate)"
@@ -187,7 +187,7 @@ def _limits(party: Participant, found: Forecast, policy: Policy) -> dict[str, di
 def _notes(party: Participant, found: Forecast) -> list[str]:
     """What had to be assumed, and what may turn out otherwise."""
     from colonnade.compress import plain
-    from colonnade.naming import own_method
+    from colonnade.run.naming import own_method
 
     job, me, shares = party.job, party.me, party.method.exchange.shares_labels
     compressed = own_method(party.method, job, me).compress.embedding != plain()

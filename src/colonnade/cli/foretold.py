@@ -21,7 +21,7 @@ def facts(report: Report) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from colonnade.comparison import method_text
+    from colonnade.run.compare import method_text
 
     certificate, proof = report["certificate"], "none yet (colonnade keys)"
     if certificate is not None:

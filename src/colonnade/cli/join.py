@@ -18,9 +18,9 @@ from colonnade.errors import FailedError, JobError, RequestError
 if TYPE_CHECKING:
     from colonnade.job.party_file import PartyFile
     from colonnade.job.records import Job
-    from colonnade.world.identity import Identity
-    from colonnade.world.keyring import Keyring
-    from colonnade.world.party_run import Address
+    from colonnade.net.party import Address
+    from colonnade.tls.identity import Identity
+    from colonnade.tls.keyring import Keyring
 
 Me = Annotated[
     str, typer.Option("--me", metavar="PARTY", help="Which party of the job this host is.")
@@ -140,7 +140,7 @@ def _settle_in(threads: int, launched: bool) -> None:
         raise RequestError(f"--threads is {threads}: it must be 1 or more")
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     if launched:
-        from colonnade.world.processes import end_with_input
+        from colonnade.run.processes import end_with_input
 
         end_with_input()
 
@@ -210,7 +210,7 @@ def _check_ends(job: Job, me: str, listen: str | None, connect: str | None) -> N
 
 
 def _address(listen: str | None, connect: str | None, file: PartyFile) -> Address:
-    from colonnade.world.party_run import Address
+    from colonnade.net.party import Address
 
     return Address(listen, connect, file.tls.server_name, file.tls.names)
 
@@ -219,9 +219,9 @@ def _keyring(job: Job, me: str, file: PartyFile, found: Path | None, keys: Path 
     """The party's certificate and whom it trusts; read again when one of its files changes."""
     from colonnade.cli import screen
     from colonnade.job.party_file import load_party
-    from colonnade.world.denial import read_denied
-    from colonnade.world.identity import load_identity
-    from colonnade.world.keyring import Keyring
+    from colonnade.tls.denial import read_denied
+    from colonnade.tls.identity import load_identity
+    from colonnade.tls.keyring import Keyring
 
     paths = certificate_files(file, keys)
     if paths is None:
@@ -254,7 +254,7 @@ def stop(
     Example: colonnade stop runs/credit-telco
     """
     from colonnade.cli import screen
-    from colonnade.track.lock import running
+    from colonnade.record.lock import running
 
     process = running(run)
     if process is None:

@@ -13,22 +13,22 @@ import msgspec
 from rich.text import Text
 
 from colonnade.errors import ColonnadeError, FailedError, StoppedError
-from colonnade.track.chain import printable
-from colonnade.track.private import append_to_private
+from colonnade.record.chain import printable
+from colonnade.record.events import Evaluated, Event, Tested
+from colonnade.record.private import append_to_private
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from colonnade.crew import Crew
     from colonnade.job.party_file import PartyFile
     from colonnade.job.records import Job
-    from colonnade.joining import Joined
-    from colonnade.party.attend import Seat
-    from colonnade.party.evaluation import Evaluation
-    from colonnade.track.party_folder import PartyFolder
-    from colonnade.world.keyring import Keyring
-    from colonnade.world.line import Emulation
-    from colonnade.world.party_run import Address
+    from colonnade.net.link import Emulation
+    from colonnade.net.party import Address
+    from colonnade.party.session import Seat
+    from colonnade.record.party_folder import PartyFolder
+    from colonnade.run.join import Joined
+    from colonnade.run.workers import Crew
+    from colonnade.tls.keyring import Keyring
 
 LINE_EVERY = 10
 """Seconds between two lines of progress, or of waiting, where there is no terminal."""
@@ -93,25 +93,19 @@ class Told:
         """The party ended before the job did: its log says why, as the terminal will."""
         self._write(printable(sentence))
 
-    def on_round(self, round: int, now_ns: int, loss: float) -> None:
-        """A round was aggregated."""
-
-    def on_evaluation(
-        self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool
-    ) -> None:
-        """A round was judged."""
-        figures = [f"{name} {value:.4f}" for name, value in measured.items()]
-        self._measured = f", {', '.join(figures)}"
-        self._write(f"round {evaluation.round + 1}{self._measured}")
-
-    def on_test(self, round: int, measured: Mapping[str, float]) -> None:
-        """The best weights were tried on the test rows."""
-        figures = [f"{name} {value:.4f}" for name, value in measured.items()]
-        self._write(f"test rows, with the weights of round {round + 1}, {', '.join(figures)}")
+    def __call__(self, event: Event) -> None:
+        """What the party's program tells."""
+        match event:
+            case Evaluated(round=round, measured=measured):
+                self._measured = f", {_figures(measured)}"
+                self._write(f"round {round + 1}{self._measured}")
+            case Tested(round=round, measured=measured):
+                weights = f"test rows, with the weights of round {round + 1}"
+                self._write(f"{weights}, {_figures(measured)}")
 
     def _write(self, text: str) -> None:
         """Into the log; where that cannot be, it is said once, and the party goes on without."""
-        from colonnade.world.watch import stamp
+        from colonnade.net.detector import stamp
 
         if self._log.closed:
             return
@@ -128,6 +122,10 @@ class Told:
             self._status.stop()
         with suppress(OSError):
             self._log.close()
+
+
+def _figures(measured: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in measured.items())
 
 
 @dataclass(frozen=True)
@@ -153,9 +151,9 @@ def run(job: Job, me: str, file: PartyFile, host: Host) -> Joined | None:
     import torch._dynamo
 
     from colonnade.cli import screen
-    from colonnade.crew import muster
-    from colonnade.track.party_folder import PartyFolder, set_aside
-    from colonnade.world.line import Emulation
+    from colonnade.net.link import Emulation
+    from colonnade.record.party_folder import PartyFolder, set_aside
+    from colonnade.run.workers import muster
 
     torch.set_num_threads(host.threads)
     line = None if host.emulate is None else Emulation.parse(host.emulate)
@@ -178,9 +176,9 @@ def _speak(
     from colonnade.cli import screen
     from colonnade.data.scale import remarks
     from colonnade.job.terms import identity, terms
-    from colonnade.joining import Joined, Place, take_part
-    from colonnade.naming import check_names
-    from colonnade.participation import participant
+    from colonnade.run.join import Joined, Place, take_part
+    from colonnade.run.naming import check_names
+    from colonnade.run.participant import participant
 
     composition = check_names(crew.job, [crew.me]).composition()
     folder.refuse_others(crew.me, identity(terms(crew.job, composition)))
@@ -217,7 +215,7 @@ def _seeded(job: Job, me: str, folder: Any) -> Job:
 def show(result: Joined, as_json: bool, quiet: bool) -> None:
     """The result, for people or for programs; what did not end well is said last."""
     from colonnade.cli import screen
-    from colonnade.track.table import run_table
+    from colonnade.record.table import run_table
     from colonnade.wire.fault import Fault
 
     if as_json:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from colonnade.job.party_file import PartyFile
     from colonnade.job.records import Job
-    from colonnade.world.certificate import Shown
+    from colonnade.tls.certificate import Shown
 
 keys = typer.Typer()
 
@@ -47,7 +47,7 @@ def init(
     Example: colonnade keys init alliance/
     """
     from colonnade.cli import screen
-    from colonnade.world.authority import create_authority
+    from colonnade.tls.authority import create_authority
 
     create_authority(folder, days, name)
     screen.show(
@@ -81,7 +81,7 @@ def issue(
     Example: colonnade keys issue alliance/ --party bank --party telco
     """
     from colonnade.cli import screen
-    from colonnade.world.authority import issue
+    from colonnade.tls.authority import issue
 
     for own, new_key in issue(folder, party or [], _read_hosts(host or []), days, renew):
         what = "give this folder, in a safe way, to" if new_key else "give its new cert.pem to"
@@ -113,7 +113,7 @@ def show(
     from dataclasses import asdict
 
     from colonnade.cli import screen
-    from colonnade.world.certificate import show
+    from colonnade.tls.certificate import show
 
     found = show(path)
     if as_json:
@@ -165,8 +165,8 @@ def certificate_report(
     """What the party's certificate says, or what is wrong with it; None where there is none."""
     from dataclasses import asdict
 
-    from colonnade.world.certificate import show
-    from colonnade.world.identity import load_identity
+    from colonnade.tls.certificate import show
+    from colonnade.tls.identity import load_identity
 
     paths = certificate_files(file, keys)
     if paths is None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from colonnade.job.party_file import PartyFile
     from colonnade.job.records import Job
-    from colonnade.launching import OnSaid
-    from colonnade.world.processes import Said
+    from colonnade.run.launch import OnSaid
+    from colonnade.run.processes import Said
 
 
 def launch(
@@ -70,8 +70,8 @@ def launch(
     record = read_job(job, sets, method, seed, allow)
     check_out(out)
     files = _files(job, record, sets or [])
-    from colonnade import launching
     from colonnade.cli import screen
+    from colonnade.run import launch as launching
 
     if out is not None and not quiet and launching.finished(out, record):
         screen.stderr().print(f"this job is complete; its result is in {out}")
@@ -95,7 +95,7 @@ def _files(source: str, job: Job, sets: Sequence[str]) -> dict[str, PartyFile]:
     """The files called after a party that `join` would find; `--set` goes before what they say."""
     from colonnade.job.files import with_sets
     from colonnade.job.party_file import find_party, load_party, own_job
-    from colonnade.provision import own_file
+    from colonnade.run.provision import own_file
 
     found = {}
     for name in job.parties:

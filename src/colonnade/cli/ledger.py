@@ -15,7 +15,7 @@ from colonnade.errors import FailedError, RequestError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from colonnade.track.chain import Line, Totals, Verified
+    from colonnade.record.chain import Line, Totals, Verified
     from colonnade.wire.ledger import Entry
 
     Reconciled = Mapping[str, Sequence[str]]
@@ -74,7 +74,7 @@ def _chain_files(run: Path) -> list[Path]:
 
 
 def _verified(path: Path, each: Callable[[Line], None] | None) -> Verified:
-    from colonnade.track.chain import verify
+    from colonnade.record.chain import verify
 
     found = verify(path, each)
     if found.fault:
@@ -103,7 +103,7 @@ def _stored(folder: Path) -> Reconciled:
 
 def _reconcile(parties: Mapping[str, Verified]) -> Reconciled:
     """The ends of every link against each other, without what was undone and repeated."""
-    from colonnade.track.chain import reconcile
+    from colonnade.record.chain import reconcile
 
     said: dict[str, list[str]] = {}
     for (me, mine), (peer, theirs) in combinations(parties.items(), 2):
@@ -159,7 +159,7 @@ def entries_of(totals: Totals) -> list[Entry]:
 
 
 def _safe(text: str) -> str:
-    from colonnade.track.chain import printable
+    from colonnade.record.chain import printable
 
     return printable(text)
 

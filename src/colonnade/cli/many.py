@@ -29,9 +29,9 @@ from colonnade.cli.options import (
 from colonnade.errors import FailedError, JobError
 
 if TYPE_CHECKING:
-    from colonnade.comparison import Comparison
     from colonnade.job.records import Job
-    from colonnade.sweeps import Sweep
+    from colonnade.run.compare import Comparison
+    from colonnade.run.sweep import Sweep
 
 Seeds = Annotated[
     str, typer.Option(metavar="N,N,N", help="Train with each of these seeds: --seeds 0,1,2.")
@@ -71,7 +71,7 @@ def compare(
     Example: colonnade compare digits --methods fedsgd,fedbcd:updates=5 --seeds 0,1
     """
     from colonnade.cli import screen
-    from colonnade.sweeps import Sweep
+    from colonnade.run.sweep import Sweep
 
     for text in sets or []:
         if text.startswith("method."):
@@ -101,9 +101,9 @@ def _compare(
     out: Path | None,
     quiet: bool,
 ) -> Comparison:
-    from colonnade import comparison
     from colonnade.cli import screen
-    from colonnade.track.progress import follow_runs
+    from colonnade.cli.progress import follow_runs
+    from colonnade.run import compare as comparison
 
     total = len(methods) * len(set(seeds))
     kept = "" if out is None else f"; the finished runs are in {out}"
@@ -142,7 +142,7 @@ def sweep(
     Example: colonnade sweep digits --grid 'parties.*.optimizer.lr=0.05,0.1,0.2'
     """
     from colonnade.cli import screen
-    from colonnade.edges import edge_text
+    from colonnade.run.edges import edge_text
 
     record = read_job(job, sets, method, allow=allow)
     values, chosen = read_grid(grid), read_seeds(seeds)
@@ -168,9 +168,9 @@ def _sweep(
     workers: int | None,
     quiet: bool,
 ) -> Sweep:
-    from colonnade import sweeps
     from colonnade.cli import screen
-    from colonnade.track.progress import follow_runs
+    from colonnade.cli.progress import follow_runs
+    from colonnade.run import sweep as sweeps
 
     console = screen.stderr()
 

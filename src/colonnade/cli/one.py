@@ -23,7 +23,7 @@ from colonnade.errors import FailedError, RequestError
 
 if TYPE_CHECKING:
     from colonnade.job.records import Job
-    from colonnade.track.run import Run
+    from colonnade.record.run import Run
 
 
 def simulate(
@@ -44,7 +44,7 @@ def simulate(
     Example: colonnade simulate digits --method fedbcd:updates=5 --out runs/digits
     """
     from colonnade.job.files import dumps
-    from colonnade.track.folder import check_folder
+    from colonnade.record.folder import check_folder
 
     if threads < 1:
         raise RequestError(f"--threads is {threads}: it must be 1 or more")
@@ -64,9 +64,9 @@ def simulate(
 
 def _follow(job: Job, threads: int, quiet: bool) -> tuple[Run, list[str]]:
     from colonnade.cli import screen
-    from colonnade.prepare import prepare
-    from colonnade.simulation import simulate_prepared
-    from colonnade.track.progress import follow_run
+    from colonnade.cli.progress import follow_run
+    from colonnade.run.setup import prepare
+    from colonnade.run.simulate import simulate_prepared
 
     prepared = prepare(job)
     rounds, remarks = prepared.contract.rounds, prepared.remarks()
@@ -81,8 +81,8 @@ def _follow(job: Job, threads: int, quiet: bool) -> tuple[Run, list[str]]:
 
 def _show(run: Run, as_json: bool) -> None:
     from colonnade.cli import screen
-    from colonnade.comparison import method_text
-    from colonnade.track.table import run_table
+    from colonnade.record.table import run_table
+    from colonnade.run.compare import method_text
 
     summary = run.summary()
     if as_json:
@@ -95,7 +95,7 @@ def _show(run: Run, as_json: bool) -> None:
 def _judge(run: Run, out: Path | None, remarks: Sequence[str] = ()) -> None:
     """An ending that is not as asked for is said, and is an exit code."""
     from colonnade.errors import StoppedError
-    from colonnade.simulation import diverged
+    from colonnade.run.simulate import diverged
 
     kept = "" if out is None else f"; the run folder {out} has what there is"
     if run.status == "interrupted":

@@ -23,7 +23,7 @@ def _console() -> type[Console]:
     from rich.console import Console
     from rich.segment import Segment
 
-    from colonnade.track.chain import printable
+    from colonnade.record.chain import printable
 
     class Inert(Console):
         def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
@@ -54,7 +54,7 @@ def stdout() -> Console:
 
 def show(renderable: RenderableType) -> None:
     """Print a table, or a text that is not to be broken, on standard output."""
-    from colonnade.track.table import trimmed
+    from colonnade.record.table import trimmed
 
     console, whole = stdout(), isinstance(renderable, str)
     if console.is_terminal:
@@ -67,7 +67,7 @@ def show(renderable: RenderableType) -> None:
 
 def show_json(value: Any) -> None:
     """Print plain values on standard output."""
-    from colonnade.track.table import plain
+    from colonnade.record.table import plain
 
     print(json.dumps(plain(value), indent=1))
 

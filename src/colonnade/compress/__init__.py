@@ -30,6 +30,8 @@ The lattice is not always better. On normal and uniform data it beats scalar wit
 dither, and by 1 to 4 % on clipped normal data from 4 bits. It loses when clipped at 2 and 3 bits
 (and at 4 on uniform data), with dither up to 4 bits, and without dither everywhere on ReLU data,
 whose many zeros are a level of scalar's but no point of the lattice.
+
+May import wire.
 """
 
 from colonnade.compress.base import (

@@ -1,4 +1,7 @@
-"""Tables, batches, named data sets, and each party's part of them."""
+"""Tables, batches, named data sets, and each party's part of them.
+
+May import job.
+"""
 
 from colonnade.data.assemble import assemble
 from colonnade.data.batches import BatchPlan, Permutation, held_out

@@ -18,21 +18,6 @@ _DEFLATE_RATIO_MAX = 1032
 """No gzip stream unpacks to more than this many times its size."""
 
 
-def is_array(path: str | Path) -> bool:
-    """Say whether a file name is that of an array.
-
-    >>> is_array("x.npy"), is_array("train-images-idx3-ubyte.gz"), is_array("x.parquet")
-    (True, True, False)
-    """
-    name = Path(path).name
-    return name.endswith((".npy", ".idx", ".idx.gz")) or _looks_idx(name)
-
-
-def _looks_idx(name: str) -> bool:
-    stem = name.removesuffix(".gz")
-    return "-idx" in stem and stem.endswith(("-ubyte", "-byte", "-short", "-int", "-float"))
-
-
 def read_array(path: str | Path) -> npt.NDArray[Any]:
     """Read an array of numbers or text; what a file claims is checked before memory is taken.
 

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from colonnade.data.arrays import is_array
 from colonnade.data.batches import Rows, check_batch_size
 from colonnade.data.checks import check_features, check_weights
 from colonnade.data.fingerprint import fingerprint
@@ -31,7 +30,7 @@ from colonnade.data.preprocess import Preprocessor
 from colonnade.data.splits import Parts, split_rows
 from colonnade.data.vertical import Columns, Labels, labels_of
 from colonnade.errors import DataError
-from colonnade.job.records import Job, Party
+from colonnade.job.records import Job, Party, is_array
 
 Array = npt.NDArray[Any]
 Features = Any

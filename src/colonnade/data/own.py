@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from colonnade.data.arrays import as_images, is_array, read_array
+from colonnade.data.arrays import as_images, read_array
 from colonnade.data.checks import unequal
 from colonnade.data.tables import TableFile, by_id, select, values
 from colonnade.data.views import cut
 from colonnade.errors import DataError, nearest
-from colonnade.job.records import Party
+from colonnade.job.records import Party, is_array
 
 Array = npt.NDArray[Any]
 

@@ -1,4 +1,7 @@
-"""Jobs: the contract of one training, as records and as TOML files."""
+"""Jobs: the contract of one training, as records and as TOML files.
+
+May import methods, policies, compress, wire.
+"""
 
 from colonnade.job.files import (
     apply_sets,

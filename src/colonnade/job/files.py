@@ -24,7 +24,7 @@ from colonnade.job.reading import (
 from colonnade.job.records import Compute, Costs, Job, Link, Network, Party
 from colonnade.job.texts import parse_method, parse_value
 from colonnade.job.trust import outside_names
-from colonnade.outside import check_allowed
+from colonnade.plugins import check_allowed
 
 _SPLIT = {"network": ("link", Network, Link), "compute": ("costs", Compute, Costs)}
 _EITHER = {"epochs": "rounds", "rounds": "epochs"}

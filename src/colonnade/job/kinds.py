@@ -19,7 +19,7 @@ from colonnade.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from colonnade.party.method import Method
+    from colonnade.methods.method import Method
 
 KNOWN = frozenset(message.__name__ for message in MESSAGES.values())
 """The names of all kinds."""

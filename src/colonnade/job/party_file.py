@@ -207,7 +207,7 @@ def own_job(job: Job, me: str, file: PartyFile | None) -> Job:
 
 
 def _has_files(file: PartyFile) -> bool:
-    from colonnade.data.arrays import is_array
+    from colonnade.job.records import is_array
 
     return file.table is not None or (file.label is not None and is_array(file.label))
 

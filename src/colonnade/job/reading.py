@@ -137,7 +137,7 @@ def anchor(party: Any, folder: Path) -> None:
     >>> table
     {'table': '/data/a.csv', 'label': 'bought'}
     """
-    from colonnade.data.arrays import is_array
+    from colonnade.job.records import is_array
 
     for field in _FILES if isinstance(party, dict) else ():
         value = party.get(field)

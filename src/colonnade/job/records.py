@@ -9,6 +9,7 @@ method is checked where those are known.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -270,3 +271,18 @@ class Job(Record, frozen=True, kw_only=True):
     def passives(self) -> tuple[str, ...]:
         """The names of the other parties, in the order of the job."""
         return tuple(name for name, party in self.parties.items() if party.role == "passive")
+
+
+def is_array(path: str | Path) -> bool:
+    """Say whether a file name is that of an array.
+
+    >>> is_array("x.npy"), is_array("train-images-idx3-ubyte.gz"), is_array("x.parquet")
+    (True, True, False)
+    """
+    name = Path(path).name
+    return name.endswith((".npy", ".idx", ".idx.gz")) or _looks_idx(name)
+
+
+def _looks_idx(name: str) -> bool:
+    stem = name.removesuffix(".gz")
+    return "-idx" in stem and stem.endswith(("-ubyte", "-byte", "-short", "-int", "-float"))

@@ -25,7 +25,7 @@ METRIC_TASKS: dict[str, tuple[str, ...]] = {
     "rmse": ("regression",),
     "r2": ("regression",),
 }
-"""The metrics, and the tasks that they fit; `colonnade.track.metrics` computes them."""
+"""The metrics, and the tasks that they fit; `colonnade.record.metrics` computes them."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,6 +2,8 @@
 
 A method's name is the name of a public function in one of these files that returns a `Method`.
 From outside the package it is `package.module:function`, declared by `extension("method")`.
+
+May import policies, compress.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from typing import Any, get_args, get_type_hints
 from colonnade import compress as encodings
 from colonnade.compress import Compress
 from colonnade.errors import JobError, nearest
-from colonnade.outside import import_function
-from colonnade.party.method import Method
+from colonnade.methods.method import Method
+from colonnade.plugins import import_function
 from colonnade.policies.local import once
 from colonnade.policies.parse import AXES, parse
 from colonnade.policies.rate import SpeedAdaptive

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from colonnade.errors import RequestError
-from colonnade.party.method import Method
+from colonnade.methods.method import Method
 from colonnade.policies.local import workset
 from colonnade.policies.weight import cosine, uniform
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from colonnade import compress
 from colonnade.errors import RequestError
-from colonnade.party.method import Method
+from colonnade.methods.method import Method
 from colonnade.policies.exchange import gradients, snapshot
 from colonnade.policies.local import repeat
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from colonnade.errors import RequestError
-from colonnade.party.method import Method
+from colonnade.methods.method import Method
 from colonnade.policies.local import repeat
 from colonnade.policies.order import parallel, sequential
 from colonnade.policies.rate import RatePolicy, constant, inverse_sqrt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from colonnade.party.method import Method
+from colonnade.methods.method import Method
 
 
 def fedsgd() -> Method:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from colonnade.errors import RequestError
-from colonnade.party.method import Method
+from colonnade.methods.method import Method
 from colonnade.policies.exchange import ExchangePolicy, gradients, snapshot
 from colonnade.policies.local import agreed, deadline, until
 from colonnade.policies.rate import constant, speed_adaptive

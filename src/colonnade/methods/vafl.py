@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from colonnade.party.method import Method
+from colonnade.methods.method import Method
 from colonnade.policies.quorum import anyone
 
 

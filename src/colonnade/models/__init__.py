@@ -2,6 +2,8 @@
 
 A model function takes the shape of one row of the party's features and its options, among them
 `embedding`, the width of what comes out.
+
+May import job.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from torch import nn
 from colonnade.errors import JobError, nearest
 from colonnade.job.bounds import LAYERS_MAX
 from colonnade.models.size import check_size
-from colonnade.outside import import_function
+from colonnade.plugins import import_function
 
 ModelFunction = Callable[..., nn.Module]
 

@@ -13,7 +13,7 @@ from torch import nn
 from colonnade.errors import JobError
 from colonnade.job.records import Top
 from colonnade.models.size import check_size
-from colonnade.outside import import_function
+from colonnade.plugins import import_function
 
 
 class Split(nn.Module):

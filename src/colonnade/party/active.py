@@ -11,23 +11,27 @@ from functools import partial
 from typing import Any
 
 from colonnade.errors import NotFiniteError
+from colonnade.learn.learner import ActiveLearner
 from colonnade.party.active_work import ActiveWork
-from colonnade.party.evaluation import Evaluations, Observer, Recorded
+from colonnade.party.barrier import Rest
+from colonnade.party.evaluation import Evaluations
 from colonnade.party.intake import accept, waiting_for
-from colonnade.party.judgement import ask_test, judge
-from colonnade.party.learner import ActiveLearner
-from colonnade.party.opening import Uploads, rehearse
-from colonnade.party.rest import Rest
+from colonnade.party.scoring import ask_test, judge
 from colonnade.party.setup import Outcome, Setup
+from colonnade.party.warmup import Uploads, rehearse
+from colonnade.party.world import Work, World
 from colonnade.policies.view import Exchange, Role
+from colonnade.record.events import Event, RoundDone
+from colonnade.record.history import History
 from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Finish, Packed, Status
-from colonnade.world.base import Work, World
 
 
 class Active(ActiveWork):
     """The program and its state: `run` leads a job to its end."""
+
+    history: History
 
     def __init__(
         self,
@@ -35,17 +39,11 @@ class Active(ActiveWork):
         setup: Setup,
         learner: ActiveLearner,
         evaluations: Evaluations,
-        observer: Observer,
-        history: Recorded | None = None,
     ) -> None:
         super().__init__(world, setup, Role.ACTIVE)
         self.learner = learner
         self.evaluations = evaluations
-        self.observer = observer
-        self.history = history
-        """What the observer has recorded, where that is to be saved with the party."""
-        if history is not None:
-            history.clear()
+        self.history = History(setup.plan.per_epoch)
         self.view.meet(world.peers)
         self.rest = Rest(self)
         self.inbox: dict[tuple[str, int], Packed] = {}
@@ -94,7 +92,7 @@ class Active(ActiveWork):
             "idle_round": self.idle_round,
             "losses": list(self.losses),
             "evaluations": self.evaluations.state(),
-            "history": None if self.history is None else self.history.state(),
+            "history": self.history.state(),
         }
 
     def restore(self, state: Any) -> None:
@@ -102,8 +100,7 @@ class Active(ActiveWork):
         super().restore(state)
         self.idle_round, self.losses = state["idle_round"], list(state["losses"])
         self.evaluations.restore(state["evaluations"])
-        if self.history is not None:
-            self.history.restore(state["history"])
+        self.history.restore(state["history"])
         # What had come beyond the rest comes again.
         self.view.arrived = dict(self.view.answered)
 
@@ -209,6 +206,11 @@ class Active(ActiveWork):
         await self.backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
         view.remember(exchange, local.keep, exchange.replied_ns, self.world.now(), learner.rate)
 
+    def tell(self, event: Event) -> None:
+        """Take it down for the history, which is saved with the party, and tell whoever listens."""
+        self.history(event)
+        self.world.tell(event)
+
     def diverge(self, fault: Fault) -> None:
         """What has come cannot be learnt from: no update is made of it, and the job ends."""
         self.reason, self.fault = "diverged", fault
@@ -217,9 +219,8 @@ class Active(ActiveWork):
         """Tell of a round when it is whole, and of a loss that ends the run."""
         self.losses.append(loss)
         if completes is not None or not math.isfinite(loss):
-            self.observer.on_round(
-                self.view.round, self.world.now(), sum(self.losses) / len(self.losses)
-            )
+            mean = sum(self.losses) / len(self.losses)
+            self.tell(RoundDone(self.world.me, self.world.now(), self.view.round, mean))
             self.losses.clear()
 
     async def _update_locally(self, exchange: Exchange) -> None:

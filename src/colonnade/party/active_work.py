@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from colonnade.party.learner import ActiveLearner, Aggregate
+from colonnade.learn.learner import ActiveLearner, Aggregate
 from colonnade.party.program import Program
+from colonnade.party.world import Work
 from colonnade.policies.view import Exchange
-from colonnade.world.base import Work
 
 
 class ActiveWork(Program):

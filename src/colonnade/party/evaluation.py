@@ -6,17 +6,17 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from colonnade.compress import decode
 from colonnade.data.splits import Split
 from colonnade.errors import BreachError
 from colonnade.job.records import Train
-from colonnade.party.received import excess
+from colonnade.learn.passive import EVALUATION_ROWS
+from colonnade.learn.received import excess
 from colonnade.party.schedule import Schedule
-from colonnade.party.state import Tree
-from colonnade.party.torch_passive import EVALUATION_ROWS
-from colonnade.track.metrics import Metric
+from colonnade.record.metrics import Metric
+from colonnade.record.tree import Tree
 from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Evaluate, EvaluationEmbedding, Packed
@@ -41,40 +41,6 @@ class Evaluation:
     captured: bool = False
     pieces: dict[Split, dict[str, dict[int, Packed]]] = field(default_factory=dict)
     rows: dict[tuple[Split, str], int] = field(default_factory=dict)
-
-
-class Observer(Protocol):
-    """Whoever follows a training: the history of a run, a progress bar."""
-
-    def on_round(self, round: int, now_ns: int, loss: float) -> None:
-        """A round was aggregated."""
-        ...
-
-    def on_evaluation(
-        self, evaluation: Evaluation, now_ns: int, measured: Mapping[str, float], best: bool
-    ) -> None:
-        """A round was judged."""
-        ...
-
-    def on_test(self, round: int, measured: Mapping[str, float]) -> None:
-        """The weights of the best round were tried on the test rows, once, at the end."""
-        ...
-
-
-class Recorded(Protocol):
-    """What was recorded of a training, to be saved and found again."""
-
-    def clear(self) -> None:
-        """Begin anew."""
-        ...
-
-    def state(self) -> Any:
-        """For a checkpoint."""
-        ...
-
-    def restore(self, state: Any) -> None:
-        """Go back to a checkpoint."""
-        ...
 
 
 def blame(evaluation: Evaluation) -> Fault:

@@ -11,12 +11,14 @@ from functools import partial
 from typing import Any
 
 from colonnade.errors import BreachError, PartyError
-from colonnade.party.learner import PassiveLearner
-from colonnade.party.opening import rehearse, upload
+from colonnade.learn.learner import PassiveLearner
 from colonnade.party.program import Program
 from colonnade.party.questions import Questions
 from colonnade.party.setup import REASONS, Outcome, Setup
+from colonnade.party.warmup import rehearse, upload
+from colonnade.party.world import Work, World
 from colonnade.policies.view import Exchange, Role
+from colonnade.record.events import RoundDone
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import (
     Barrier,
@@ -32,7 +34,6 @@ from colonnade.wire.messages import (
     Snapshot,
     Status,
 )
-from colonnade.world.base import Work, World
 
 
 class Passive(Program):
@@ -245,6 +246,7 @@ class Passive(Program):
         await self.world.compute(lambda: learner.backward(exchange), Work.BACKWARD)
         now_ns, keep = self.world.now(), self.method.local.keep
         view.remember(exchange, keep, began_ns, now_ns, learner.rate)
+        self.world.tell(RoundDone(self.world.me, now_ns, exchange.round))
 
     async def _update_locally(self, exchange: Exchange) -> None:
         """Forward anew with the present weights, then backward with the reply of then."""

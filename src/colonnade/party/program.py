@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade.errors import StoppedError
-from colonnade.party.cuts import Cuts
-from colonnade.party.learner import Learner
+from colonnade.learn.learner import Learner
+from colonnade.learn.state import restore_view, view_state
+from colonnade.party.checkpoint_rounds import Cuts
 from colonnade.party.setup import Outcome, Setup
-from colonnade.party.state import restore_view, view_state
+from colonnade.party.world import Work, World
 from colonnade.policies.view import Role
+from colonnade.record.history import History
 from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
-from colonnade.world.base import Work, World
 
 
 class Program:
     """A party's program: what it knows, and where it rests."""
 
     learner: Learner
+    history: History | None = None
 
     def __init__(self, world: World, setup: Setup, role: Role) -> None:
         self.world = world
@@ -36,7 +38,8 @@ class Program:
 
     def outcome(self, reason: str, fault: Fault | None = None) -> Outcome:
         """What the party has at this instant."""
-        return Outcome.of(self.view, self.learner, reason, fault)
+        last, best = self.learner.weights(), self.learner.best_weights()
+        return Outcome(self.view, last, best, reason, fault, self.history)
 
     async def end(self, best: int, reason: str, fault: Fault | None) -> Outcome:
         """What the party has when all is done; the weights of the best round are known."""

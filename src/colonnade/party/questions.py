@@ -17,7 +17,7 @@ from collections.abc import Collection
 
 from colonnade.errors import BreachError
 from colonnade.party.schedule import Schedule
-from colonnade.party.state import Tree
+from colonnade.record.tree import Tree
 from colonnade.wire.messages import Evaluate
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from colonnade.data.batches import BatchPlan
-from colonnade.longlist import NoList
-from colonnade.party.learner import Learner, Weights
-from colonnade.party.method import Method
+from colonnade.methods.method import Method
+from colonnade.packed import NoList
 from colonnade.party.schedule import Schedule
 from colonnade.policies.view import ACTION, Role, View
-from colonnade.track.checkpoints import Store
+from colonnade.record.checkpoints import Store
+from colonnade.record.history import History
+from colonnade.record.tree import Weights
 from colonnade.wire.fault import Fault
 
 
@@ -70,7 +71,5 @@ class Outcome:
     fault: Fault | None = None
     """What was wrong, where it diverged."""
 
-    @classmethod
-    def of(cls, view: View, learner: Learner, reason: str, fault: Fault | None = None) -> Outcome:
-        """What a party has at this instant."""
-        return cls(view, learner.weights(), learner.best_weights(), reason, fault)
+    history: History | None = None
+    """What the active party has recorded."""

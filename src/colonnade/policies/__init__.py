@@ -2,4 +2,6 @@
 
 Every axis has a protocol, a neutral element and its variants. Policies are frozen values without
 state: what they decide from is the `View` that a party keeps of itself.
+
+Imports no other room.
 """

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.longlist import LongList
+from colonnade.packed import LongList
 
 
 class Role(IntEnum):

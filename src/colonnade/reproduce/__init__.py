@@ -1,6 +1,8 @@
 """A paper's table, ours beside it; one file a table, found by looking.
 
 A reproduction's name is that of its file with hyphens; the file has a function `reproduce`.
+
+May import run, record, data, job, methods.
 """
 
 from __future__ import annotations

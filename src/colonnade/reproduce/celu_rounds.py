@@ -21,12 +21,12 @@ from typing import Any
 
 import msgspec
 
-from colonnade.comparison import compare
 from colonnade.job.files import load
 from colonnade.job.records import Job
+from colonnade.record.table import show_found
 from colonnade.reproduce import Reproduction, Say
-from colonnade.track.table import show_found
-from colonnade.trials import Task, Trial, train_all
+from colonnade.run.compare import compare
+from colonnade.run.pool import Task, Trial, train_all
 
 Setting = tuple[str, float]
 """A family of optimizers and a rate."""

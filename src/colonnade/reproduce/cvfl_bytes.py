@@ -23,12 +23,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from colonnade.comparison import Comparison
 from colonnade.job.files import with_sets
 from colonnade.job.records import Job, Party, Top, Train
+from colonnade.record.table import show_found, show_spread, spread
 from colonnade.reproduce import Reproduction, Say
-from colonnade.track.table import show_found, show_spread, spread
-from colonnade.trials import Task, Trial, train_all
+from colonnade.run.compare import Comparison
+from colonnade.run.pool import Task, Trial, train_all
 from colonnade.units import show_bytes
 
 QUADRANTS = ("top-left", "top-right", "bottom-left", "bottom-right")

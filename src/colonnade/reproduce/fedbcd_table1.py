@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from colonnade.comparison import Comparison, compare
 from colonnade.job.files import load
 from colonnade.job.records import Job
+from colonnade.record.table import show_found
 from colonnade.reproduce import Reproduction, Say
-from colonnade.track.table import show_found
+from colonnade.run.compare import Comparison, compare
 
 PAPER = {
     ("parallel", 1): 46,

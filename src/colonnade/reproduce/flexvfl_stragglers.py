@@ -23,12 +23,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from colonnade.comparison import Comparison
 from colonnade.data.speeds import costs_under, cpu_loads
 from colonnade.job.records import Compute, Costs, Job, Link, Network, Party, Top, Train
+from colonnade.record.table import show_found
 from colonnade.reproduce import Reproduction, Say
-from colonnade.track.table import show_found
-from colonnade.trials import Task, Trial, train_all
+from colonnade.run.compare import Comparison
+from colonnade.run.pool import Task, Trial, train_all
 
 UNIT_NS = 10_000_000
 UPDATES = {"top-left": 2, "top-right": 4, "bottom-left": 6, "bottom-right": 8}

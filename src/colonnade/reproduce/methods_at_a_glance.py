@@ -16,14 +16,14 @@ from typing import Any
 
 import msgspec
 
-from colonnade.comparison import Comparison
 from colonnade.data.named import load as load_data
 from colonnade.errors import DataError
 from colonnade.job.files import load
 from colonnade.job.records import Job, first_step
 from colonnade.methods import build
 from colonnade.reproduce import Reproduction, Say, slow_network
-from colonnade.trials import Task, Trial, train_families
+from colonnade.run.compare import Comparison
+from colonnade.run.pool import Task, Trial, train_families
 from colonnade.units import show_bytes, show_seconds
 
 UNIT_MS = 10

@@ -20,12 +20,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from colonnade.comparison import Comparison
 from colonnade.job.files import load
 from colonnade.job.records import Job
+from colonnade.record.table import COSTS, show_found, show_spread, spread
 from colonnade.reproduce import Reproduction, Say, slow_network
-from colonnade.track.table import COSTS, show_found, show_spread, spread
-from colonnade.trials import Task, Trial, train_all
+from colonnade.run.compare import Comparison
+from colonnade.run.pool import Task, Trial, train_all
 from colonnade.units import show_seconds
 
 UNIT_MS = 10

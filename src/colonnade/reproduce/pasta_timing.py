@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from colonnade.clocking import simulate_clock
 from colonnade.job.records import Compute, Costs, Job, Link, Network, Party, Train
 from colonnade.reproduce import Reproduction, Say
+from colonnade.run.clock import simulate_clock
 
 
 @dataclass(frozen=True)

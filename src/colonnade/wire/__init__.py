@@ -1,1 +1,4 @@
-"""All that crosses between parties: the messages, their encoding, and the count of both."""
+"""All that crosses between parties: messages, their encoding, the count of both.
+
+Imports no other room.
+"""

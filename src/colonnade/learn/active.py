@@ -1,0 +1,240 @@
+"""The active party's learner for torch modules: bottom model, top model, labels."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from colonnade.compress import Encoding, Key, Occasion
+from colonnade.data.splits import Split
+from colonnade.errors import BreachError
+from colonnade.learn.columns import Columns, index_of
+from colonnade.learn.contents import Forward
+from colonnade.learn.learner import Aggregate, Reply, Rows
+from colonnade.learn.objective import Objective
+from colonnade.learn.passive import EVALUATION_ROWS, TorchLearner
+from colonnade.learn.trainer import evaluating
+from colonnade.policies.view import Exchange
+from colonnade.record.metrics import Metric
+from colonnade.record.tree import Tree
+from colonnade.wire.messages import Gradient, Labels, Packed, Upload
+
+
+class TorchActive(TorchLearner):
+    """The active party's models and labels; `order` is the parties in the order of the job."""
+
+    def __init__(
+        self,
+        *common: Any,
+        order: Sequence[str],
+        widths: Mapping[str, int],
+        replies: Mapping[str, Encoding],
+        objective: Objective,
+        labels: Mapping[Split, torch.Tensor],
+        sample_weights: torch.Tensor | None,
+        metrics: Sequence[Metric],
+    ) -> None:
+        super().__init__(*common)
+        self.has_features = self._features is not None
+        self._order = order
+        self._me = self._place.party
+        self._widths = widths
+        self._objective = objective
+        self._labels = labels
+        self._targets = Columns(labels["train"])
+        self._sample_weights = sample_weights
+        self._metrics = metrics
+        self._tables = {
+            peer: torch.zeros(
+                len(labels["train"]), width, dtype=self._place.dtype, device=self._device
+            )
+            for peer, width in widths.items()
+            if self._method.quorum.remembers
+        }
+        """Every training row's last embedding of every passive party."""
+        self._encoders = {
+            peer: replies[peer].encoder(Key(self._place.job_seed, self._me, "gradient", peer))
+            for peer in widths
+        }
+
+    def _memory(self) -> dict[str, Tree]:
+        encoders = {peer: encoder.state() for peer, encoder in self._encoders.items()}
+        return super()._memory() | {"tables": self._tables, "encoders": encoders}
+
+    def _remember(self, state: Tree) -> None:
+        super()._remember(state)
+        for peer, table in self._tables.items():
+            table.copy_(state["tables"][peer])
+        for peer, encoder in self._encoders.items():
+            encoder.restore(state["encoders"][peer])
+
+    def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
+        """The same; and the labels, which are needed as soon as the others' embeddings are here."""
+        self._targets.foresee(rows)
+        return super().forward(rows, stash)
+
+    def _rehearse_top(self, top: nn.Module, rows: int) -> None:
+        widths = {**self._widths, self._me: self.width}
+        embeddings = [
+            torch.zeros(
+                rows, widths[name], dtype=self._place.dtype, device=self._device
+            ).requires_grad_()
+            for name in self._order
+        ]
+        top(embeddings).sum().backward()
+
+    def labels_message(self) -> Labels | None:
+        """Gradients need no labels at the other end."""
+        return None
+
+    def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
+        """A gradient in the method's encoding."""
+        encoder = self._encoders[peer]
+        use = Occasion(exchange.round, exchange.rows)
+        packed = encoder.encode(exchange.answer[peer], use)
+        return Gradient(exchange.round, packed, signal)
+
+    def gather(self, exchange: Exchange) -> dict[str, torch.Tensor]:
+        """What came, decoded; and what the table has of those from whom nothing came."""
+        rows = exchange.rows
+        came = {
+            peer: self._received(packed, (len(rows), self._widths[peer]), peer)
+            for peer, packed in exchange.packed.items()
+        }
+        if not self._method.quorum.remembers:
+            return came
+        index = index_of(rows, self._device)
+        for peer, embedding in came.items():
+            self._tables[peer][index] = embedding
+        return {peer: table.index_select(0, index) for peer, table in self._tables.items()}
+
+    def take_upload(self, peer: str, message: Upload) -> int:
+        """Into the table."""
+        table, rows = self._tables[peer], math.prod(message.tensor.shape[:1])
+        embedding = self._received(message.tensor, (rows, self._widths[peer]), peer)
+        if not rows or not 0 <= message.start <= len(table) - rows:
+            fault = f"{peer} uploaded rows from {message.start} on, which do not exist"
+            raise BreachError(peer, fault)
+        table[message.start : message.start + rows] = embedding
+        return rows
+
+    def aggregate(
+        self, exchange: Exchange, own: Forward | None, wanted: bool, stale: bool = False
+    ) -> Aggregate:
+        """Top model, loss, and its derivatives by every embedding; what others get is never
+        weighed."""
+        factors, answer = None, None
+        if stale and self._method.weight.weighs:
+            answer = self._derivatives(own, exchange)
+            factors = self._row_weights(exchange.answer, answer)
+        leaves = self._leaves(own, exchange, wanted)
+        loss = self._loss(exchange, self._predict(self._modules["top"], leaves), factors)
+        if loss.requires_grad:
+            torch.autograd.backward(loss)
+        if wanted and answer is None:
+            answer = {peer: _derivative(leaves[peer]) for peer in self._widths}
+        return Aggregate(
+            loss=loss.item(),
+            answer=answer if wanted else None,
+            own=None if own is None else _derivative(leaves[self._me]),
+        )
+
+    def _derivatives(self, own: Forward | None, exchange: Exchange) -> dict[str, torch.Tensor]:
+        """Of the loss by every passive party's embedding, at the present weights."""
+        leaves = self._leaves(own, exchange, True)
+        loss = self._loss(exchange, self._predict(self._modules["top"], leaves))
+        now = torch.autograd.grad(loss, [leaves[peer] for peer in self._widths])
+        return dict(zip(self._widths, now, strict=True))
+
+    def _row_weights(
+        self, then: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor]
+    ) -> torch.Tensor:
+        """How much the derivatives of an exchange still agree with those of now, row by row: those
+        that were sent or, as long as the reply is owed, those of the fresh update."""
+        stale, current = (
+            torch.cat([of[peer] for peer in self._widths], dim=1) for of in (then, now)
+        )
+        return self._method.weight.rows(stale, current)
+
+    def _leaves(
+        self, own: Forward | None, exchange: Exchange, wanted: bool
+    ) -> dict[str, torch.Tensor]:
+        """The graph is cut at every embedding, so that derivatives stop there."""
+        leaves = {
+            peer: tensor.detach().requires_grad_(wanted) for peer, tensor in exchange.reply.items()
+        }
+        if own is not None:
+            leaves[self._me] = own.embedding.detach().requires_grad_()
+        return leaves
+
+    def _loss(
+        self, exchange: Exchange, prediction: torch.Tensor, factors: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        labels, weights = self._targets.batch(exchange.rows), self._sample_weights
+        if weights is not None:
+            weights = weights.index_select(0, index_of(exchange.rows, self._device))
+        return self._objective(prediction, labels, weights, factors)
+
+    def _predict(self, top: nn.Module, embeddings: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        ordered = [embeddings[name] for name in self._order if name in embeddings]
+        with self._random.own():
+            prediction: torch.Tensor = top(ordered)
+        return prediction
+
+    def backward(self, own: Forward | None, aggregate: Aggregate, round: int) -> None:
+        """The top model has its gradients from `aggregate`; the bottom model gets them here."""
+        self._trainer.begin_round()
+        self.local_backward(own, aggregate, round)
+
+    def local_backward(self, own: Forward | None, aggregate: Aggregate, round: int) -> None:
+        """One step of top and bottom model."""
+        if own is not None and own.embedding.requires_grad:
+            torch.autograd.backward(own.embedding, aggregate.own)
+        self._trainer.step(round)
+
+    def forget(self) -> None:
+        """Drop the gradients of the top model."""
+        self._trainer.forget()
+
+    def capture(self) -> dict[str, nn.Module]:
+        """Copies of the models in evaluation mode."""
+        return {part: copy.deepcopy(module) for part, module in self._modules.items()}
+
+    def judge(
+        self,
+        models: dict[str, nn.Module],
+        split: Split,
+        pieces: Mapping[str, Mapping[int, Packed]],
+    ) -> dict[str, float]:
+        """Predict a whole split piece by piece, then measure."""
+        labels = self._labels[split]
+        predictions = []
+        for start in range(0, len(labels), EVALUATION_ROWS):
+            rows = min(EVALUATION_ROWS, len(labels) - start)
+            embeddings = {
+                peer: self._received(own[start], (rows, self._widths[peer]), peer, finite=False)
+                for peer, own in pieces.items()
+            }
+            if self.has_features:
+                embeddings[self._me] = self._embed(models["bottom"], split, start)
+            with evaluating(models["top"]):
+                predictions.append(self._predict(models["top"], embeddings))
+        prediction = torch.cat(predictions)
+        if split == "train":
+            weights = self._sample_weights
+            return {"full_loss": self._objective(prediction, labels, weights).item()}
+        scores, truth = prediction.double().cpu().numpy(), labels.view(-1).cpu().numpy()
+        measured = {f"{split}_loss": self._objective(prediction, labels).item()}
+        if np.isfinite(scores).all():
+            measured |= {metric.name: metric.measure(scores, truth) for metric in self._metrics}
+        return measured
+
+
+def _derivative(leaf: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad

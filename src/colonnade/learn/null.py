@@ -1,0 +1,251 @@
+"""Learners that learn nothing: their messages have the size of real ones, and that is all.
+
+With them a job shows its clock and its traffic without any data. And a training whose weights do
+not depend on the clock can be *clocked again*: what it measured is read from its record, what it
+costs on another network is found out anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.compress import Key, Occasion, plain
+from colonnade.data.splits import Split
+from colonnade.learn.learner import Aggregate, Reply, Rows
+from colonnade.learn.passive import EVALUATION_ROWS
+from colonnade.learn.template import Template, some_values
+from colonnade.methods.method import Method
+from colonnade.policies.view import Exchange
+from colonnade.record.sizes import Sizes
+from colonnade.record.tree import Tree, moved
+from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
+
+TEST = -1
+"""Stands for the models that are tried on the test rows."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a training measured: the loss of every round, and the figures of every evaluation."""
+
+    losses: Sequence[float] = ()
+    evaluations: Sequence[Mapping[str, float]] = ()
+    test: Mapping[str, float] = field(default_factory=dict)
+    """Those of the test rows, at the end."""
+
+
+class NullLearner:
+    """What both roles share: an embedding of the right size, and nothing learnt."""
+
+    rate = 0.0
+    device = "cpu"
+    foresees = False
+
+    def __init__(self, me: str, method: Method, sizes: Sizes) -> None:
+        self.width = sizes.widths.get(me, 0)
+        self.applied: list[int] = []
+        """The rounds whose fresh update is done, in that order."""
+        self._sizes = sizes
+        self._me = me
+        self._importance = torch.ones(self.width)
+        self._encoding = encoding = method.compress.embedding
+        self._embedding = Template(encoding, Key(0, me, "embedding"), self.width, sizes.dtype)
+
+    def rehearse(self, rows: Rows, part: str) -> None:
+        """Nothing to compute."""
+
+    def expect(self, updates: int) -> None:
+        """No rate to choose."""
+
+    def forward(self, rows: Rows, stash: bool = False) -> None:
+        """Nothing to compute."""
+
+    def foresee(self, rows: Rows) -> None:
+        """Nothing to gather."""
+
+    def pack(self, exchange: Exchange) -> Packed:
+        """An embedding of the right size; which columns matter is known from the first reply on."""
+        return self._embedding.packed(exchange, self._importance if self.applied else None)
+
+    def local_backward(self, *_: Any) -> None:
+        """Nothing to learn."""
+
+    def end_round(self, round: int) -> None:
+        """No schedule."""
+
+    def keep(self, round: int) -> None:
+        """Nothing to remember."""
+
+    def settle(self, best: int, judged: int) -> None:
+        """Nothing to remember."""
+
+    def weights(self) -> dict[str, Any]:
+        """No weights."""
+        return {}
+
+    def best_weights(self) -> None:
+        """No weights."""
+
+    def state(self) -> Tree:
+        """What was done, and what the encoders remember."""
+        return moved(self._memory(), "cpu", copy=True)
+
+    def restore(self, state: Tree) -> None:
+        """Go on from there."""
+        self._remember(moved(state, "cpu", copy=True))
+
+    def _memory(self) -> dict[str, Tree]:
+        applied = np.array(self.applied, np.int64)
+        return {"applied": applied, "embedding": self._embedding.state()}
+
+    def _remember(self, state: Tree) -> None:
+        self.applied = state["applied"].tolist()
+        self._embedding.restore(state["embedding"])
+
+
+class NullPassive(NullLearner):
+    """Sends embeddings of the right size and learns nothing."""
+
+    def upload(self, start: int, rows: int) -> Packed:
+        """As many rows as there are."""
+        return self._zeros(min(rows, self._sizes.rows["train"] - start))
+
+    def unpack(self, reply: Any, rows: Rows) -> None:
+        """Nothing to read."""
+
+    def learn_labels(self, message: Labels) -> None:
+        """Nothing to learn."""
+
+    def backward(self, exchange: Exchange) -> None:
+        """Note the round."""
+        self.applied.append(exchange.round)
+
+    def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
+        """Embeddings of the right size."""
+        rows, key = self._sizes.rows[split], Key(0, self._me, "evaluation")
+        encoding = plain() if self._sizes.evaluates_plain else self._encoding
+        template = Template(encoding, key, self.width, self._sizes.dtype)
+        return [
+            (start, template.piece(min(EVALUATION_ROWS, rows - start), round))
+            for start in range(0, rows, EVALUATION_ROWS)
+        ]
+
+    def _zeros(self, rows: int) -> Packed:
+        return plain().encode(torch.zeros(rows, self.width, dtype=self._sizes.dtype))
+
+
+class NullActive(NullLearner):
+    """Answers with replies of the right size and learns nothing; what it is to have measured is
+    in the record."""
+
+    def __init__(
+        self,
+        me: str,
+        methods: Mapping[str, Method],
+        sizes: Sizes,
+        record: Record | None = None,
+    ) -> None:
+        super().__init__(me, methods[me], sizes)
+        self._snapshots = methods[me].exchange.shares_labels
+        self.has_features = self.width > 0
+        self._record = record or Record()
+        self._captured = -1
+        self._gradients = {
+            peer: Template(
+                methods[peer].compress.gradient, Key(0, me, "gradient", peer), width, sizes.dtype
+            )
+            for peer, width in sizes.widths.items()
+        }
+        self._top = [
+            (
+                methods[me].compress.top.encoder(Key(0, me, "top", str(number))),
+                some_values(shape, sizes.dtype),
+            )
+            for number, shape in enumerate(sizes.top)
+        ]
+
+    def labels_message(self) -> Labels | None:
+        """Labels of the right size, where the method shares them."""
+        if not self._snapshots:
+            return None
+        rows = self._sizes.rows["train"]
+        shape = (rows, 1) if self._sizes.labels.is_floating_point else (rows,)
+        labels = plain().encode(torch.zeros(shape, dtype=self._sizes.labels))
+        weights = plain().encode(torch.zeros(rows, dtype=self._sizes.dtype))
+        return Labels(labels, (weights,) if self._sizes.weighted else ())
+
+    def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
+        """A gradient, or a snapshot, of the right size."""
+        if not self._snapshots:
+            return Gradient(exchange.round, self._gradients[peer].packed(exchange), signal)
+        embeddings, top = exchange.answer
+        others = tuple(name for name in self._sizes.widths if name != peer)
+        tensors = tuple(embeddings[name] for name in others)
+        return Snapshot(exchange.round, others, tensors, top, signal)
+
+    def gather(self, exchange: Exchange) -> None:
+        """Nothing to read."""
+
+    def take_upload(self, peer: str, message: Upload) -> int:
+        """Nothing to keep."""
+        return message.tensor.shape[0]
+
+    def aggregate(
+        self, exchange: Exchange, own: Any, wanted: bool, stale: bool = False
+    ) -> Aggregate:
+        """The loss on record."""
+        losses = self._record.losses
+        loss = losses[exchange.round] if losses else 0.0
+        if not self._snapshots or stale:
+            return Aggregate(loss)
+        embeddings = dict(exchange.packed)
+        if self.has_features:
+            embeddings[self._me] = self.pack(exchange)
+        top = tuple(
+            encoder.encode(values, Occasion(exchange.round)) for encoder, values in self._top
+        )
+        return Aggregate(loss, (embeddings, top))
+
+    def backward(self, own: None, aggregate: Aggregate, round: int) -> None:
+        """Note the round."""
+        self.applied.append(round)
+
+    def forget(self) -> None:
+        """Nothing to drop."""
+
+    def _memory(self) -> dict[str, Tree]:
+        return super()._memory() | {
+            "captured": self._captured,
+            "gradients": {peer: template.state() for peer, template in self._gradients.items()},
+            "top": [encoder.state() for encoder, _ in self._top],
+        }
+
+    def _remember(self, state: Tree) -> None:
+        super()._remember(state)
+        self._captured = state["captured"]
+        for peer, template in self._gradients.items():
+            template.restore(state["gradients"][peer])
+        for (encoder, _), saved in zip(self._top, state["top"], strict=True):
+            encoder.restore(saved)
+
+    def capture(self) -> int:
+        """Which evaluation of the record this is."""
+        self._captured += 1
+        return self._captured
+
+    def recall(self) -> int:
+        """The figures of the test rows."""
+        return TEST
+
+    def judge(
+        self, models: int, split: Split, pieces: Mapping[str, Mapping[int, Packed]]
+    ) -> dict[str, float]:
+        """The figures on record."""
+        figures = self._record.test if models == TEST else self._record.evaluations[models]
+        wanted = {"full_loss"} if split == "train" else figures.keys() - {"full_loss"}
+        return {name: value for name, value in figures.items() if name in wanted}

@@ -1,0 +1,124 @@
+"""The loss that the active party minimises, chosen by name to fit the task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Literal
+
+import msgspec
+import torch
+from torch.nn import functional as F
+
+from colonnade.errors import JobError
+from colonnade.job.records import Train
+from colonnade.record.sizes import Known
+
+Task = Literal["binary", "multiclass", "regression"]
+FITS: dict[str, tuple[Task, ...]] = {
+    "bce": ("binary",),
+    "cross_entropy": ("multiclass", "binary"),
+    "mse": ("regression",),
+    "l1": ("regression",),
+    "huber": ("regression",),
+}
+DEFAULT: dict[Task, str] = {"binary": "bce", "multiclass": "cross_entropy", "regression": "mse"}
+
+
+class Objective:
+    """A loss over a batch; `outputs` is how wide the prediction must be.
+
+    >>> objective = Objective(Train(), "binary", classes=2, labels=torch.tensor([0, 1]))
+    >>> objective.name, objective.outputs
+    ('bce', 1)
+    """
+
+    def __init__(self, train: Train, task: Task, classes: int, labels: torch.Tensor) -> None:
+        self.task = task
+        self.classes = classes
+        self.name = DEFAULT[task] if train.loss == "auto" else train.loss
+        if task not in FITS[self.name]:
+            fitting = [name for name, tasks in FITS.items() if task in tasks]
+            raise JobError(
+                f"train.loss = '{self.name}' does not fit a {task} task: "
+                f"choose {' or '.join(fitting)}"
+            )
+        if train.pos_weight is not None and self.name != "bce":
+            raise JobError("train.pos_weight is for the loss 'bce': use class_weights instead")
+        self.outputs = classes if self.name == "cross_entropy" else 1
+        self.pos_weight = None if train.pos_weight is None else torch.tensor(train.pos_weight)
+        self.class_weights = _class_weights(train, task, classes, labels)
+
+    @classmethod
+    def told(
+        cls, train: Train, task: Task, classes: int, class_weights: Sequence[float]
+    ) -> Objective:
+        """The objective at a party that has no labels yet, from what the active party says."""
+        known = msgspec.structs.replace(train, class_weights="none")
+        objective = cls(known, task, classes, torch.empty(0))
+        if class_weights:
+            objective.class_weights = torch.tensor(class_weights, dtype=torch.float64)
+        return objective
+
+    def known(self, fingerprint: str) -> Known:
+        """What the active party says of its rows and labels."""
+        weights = () if self.class_weights is None else tuple(self.class_weights.tolist())
+        return Known(fingerprint, self.task, self.classes, weights)
+
+    def prepare(self, labels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Labels in the form that the loss takes."""
+        return labels.long() if self.name == "cross_entropy" else labels.to(dtype).view(-1, 1)
+
+    def __call__(
+        self,
+        prediction: torch.Tensor,
+        labels: torch.Tensor,
+        weights: torch.Tensor | None = None,
+        factors: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """The mean loss of a batch; with weights, Σ wᵢ lossᵢ / Σ wᵢ.
+
+        `factors` scale rows down without the others making up for it: Σ fᵢ wᵢ lossᵢ / Σ wᵢ.
+        """
+        if self.class_weights is not None:
+            by_class = self.class_weights.to(prediction)[labels.view(-1).long()]
+            weights = by_class if weights is None else weights * by_class
+        if weights is None and factors is None:
+            return self._loss(prediction, labels, "mean")
+        losses = self._loss(prediction, labels, "none").view(-1)
+        if factors is not None:
+            losses = losses * factors
+        return losses.mean() if weights is None else (losses * weights).sum() / weights.sum()
+
+    def _loss(self, prediction: torch.Tensor, labels: torch.Tensor, how: str) -> torch.Tensor:
+        if self.name == "cross_entropy":
+            return F.cross_entropy(prediction, labels, reduction=how)
+        if self.name == "bce":
+            pos_weight = None if self.pos_weight is None else self.pos_weight.to(prediction)
+            return F.binary_cross_entropy_with_logits(
+                prediction, labels, reduction=how, pos_weight=pos_weight
+            )
+        if self.name == "mse":
+            return F.mse_loss(prediction, labels, reduction=how)
+        if self.name == "l1":
+            return F.l1_loss(prediction, labels, reduction=how)
+        return F.huber_loss(prediction, labels, reduction=how)
+
+
+def _class_weights(
+    train: Train, task: Task, classes: int, labels: torch.Tensor
+) -> torch.Tensor | None:
+    if train.class_weights == "none":
+        return None
+    if task == "regression":
+        raise JobError("train.class_weights needs classes, this task is a regression")
+    if train.class_weights == "balanced":
+        counts = torch.bincount(labels.long().view(-1), minlength=classes).clamp(min=1)
+        return labels.numel() / (classes * counts.double())
+    fitting = [weight for weight in train.class_weights if 0 <= weight < inf]
+    if not len(train.class_weights) == len(fitting) == classes or not any(fitting):
+        raise JobError(
+            f"train.class_weights needs {classes} numbers of 0 or more, one for each class and "
+            f"not all 0, and has {train.class_weights}"
+        )
+    return torch.tensor(train.class_weights, dtype=torch.float64)

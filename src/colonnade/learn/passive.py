@@ -1,0 +1,265 @@
+"""The learners that train torch modules: what both roles share, and the passive party's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from colonnade.compress import Key, Occasion, plain
+from colonnade.data.splits import Split
+from colonnade.errors import BreachError
+from colonnade.learn.columns import Columns
+from colonnade.learn.contents import Forward
+from colonnade.learn.learner import Reply, Rows
+from colonnade.learn.place import Place
+from colonnade.learn.received import received
+from colonnade.learn.trainer import Randomness, Trainer, evaluating
+from colonnade.methods.method import Method
+from colonnade.policies.view import Exchange
+from colonnade.record.tree import Tree, Weights, moved
+from colonnade.wire.messages import Gradient, Labels, Packed
+
+EVALUATION_ROWS = 4096
+"""Rows in one piece of an evaluation."""
+
+
+class TorchLearner:
+    """What both roles share: a bottom model, a trainer, remembered weights, own randomness."""
+
+    foresees = True
+
+    def __init__(
+        self,
+        modules: Mapping[str, nn.Module],
+        features: Mapping[Split, torch.Tensor] | None,
+        trainer: Trainer,
+        method: Method,
+        width: int,
+        place: Place,
+    ) -> None:
+        self.width = width
+        self.device = str(place.device)
+        self._place = place
+        self._modules = modules
+        self._features = features
+        self._columns = None if features is None else Columns(features["train"])
+        self._trainer = trainer
+        self._method = method
+        self._device = place.device
+        self._kept: dict[int, Weights] = {}
+        self._best: int = -1
+        self._random = Randomness(modules.values(), place.secret_seed, place.device)
+
+    def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
+        """The bottom model on a batch, in training mode."""
+        if self._columns is None:
+            return None
+        x, bottom = self._columns.batch(rows), self._modules["bottom"]
+        with self._random.own():
+            if not stash:
+                return Forward(bottom(x))
+            copies = {
+                name: weight.detach().clone().requires_grad_(weight.requires_grad)
+                for name, weight in bottom.named_parameters()
+            }
+            return Forward(functional_call(bottom, copies, (x,)), copies)
+
+    def foresee(self, rows: Rows) -> None:
+        """Gather a batch before it is needed."""
+        if self._columns is not None:
+            self._columns.foresee(rows)
+
+    @property
+    def rate(self) -> float:
+        """The trainer's."""
+        return self._trainer.rate
+
+    def rehearse(self, rows: Rows, part: str) -> None:
+        """Forward and backward through a copy of a model, both under the name of the former."""
+        devices = [] if self._device.type == "cpu" else [self._device]
+        with torch.random.fork_rng(devices=devices):
+            if part == "bottom":
+                assert self._columns is not None
+                embedding = copy.deepcopy(self._modules["bottom"])(self._columns.batch(rows))
+                if embedding.requires_grad:
+                    embedding.sum().backward()
+            else:
+                self._rehearse_top(copy.deepcopy(self._modules["top"]), len(rows))
+
+    def _rehearse_top(self, top: nn.Module, rows: int) -> None:
+        raise AssertionError("a passive party has no top model")
+
+    def expect(self, updates: int) -> None:
+        """Let the rate of the first round go by it."""
+        self._trainer.expect(updates)
+
+    def keep(self, round: int) -> None:
+        """Copy the weights."""
+        self._kept[round] = self.weights()
+
+    def settle(self, best: int, judged: int) -> None:
+        """Drop the copies that lost."""
+        self._best = best
+        self._kept = {r: kept for r, kept in self._kept.items() if r == best or r > judged}
+
+    def weights(self) -> Weights:
+        """A copy of all parameters and buffers, named `bottom.…` and `top.…`."""
+        return {
+            f"{part}.{name}": tensor.detach().to("cpu", copy=True)
+            for part, module in self._modules.items()
+            for name, tensor in module.state_dict().items()
+        }
+
+    def best_weights(self) -> Weights | None:
+        """The copy of the best round."""
+        return self._kept.get(self._best)
+
+    def recall(self) -> dict[str, nn.Module]:
+        """Copies of the modules, with the weights kept of the best round."""
+        kept = self._kept[self._best]
+        modules = {part: copy.deepcopy(module) for part, module in self._modules.items()}
+        for part, module in modules.items():
+            own = {name: tensor for name, tensor in kept.items() if name.startswith(f"{part}.")}
+            module.load_state_dict({n.removeprefix(f"{part}."): own[n] for n in own})
+        return modules
+
+    def end_round(self, round: int) -> None:
+        """Move the schedules on."""
+        self._trainer.end_round(round)
+
+    def state(self) -> Tree:
+        """A copy on the CPU."""
+        return moved(self._memory(), "cpu", copy=True)
+
+    def restore(self, state: Tree) -> None:
+        """Take a copy over."""
+        self._remember(moved(state, "cpu", copy=True))
+
+    def _memory(self) -> dict[str, Tree]:
+        """All that is saved, as it lies in memory; learners of other kinds add to it."""
+        return {
+            "modules": {part: dict(m.state_dict()) for part, m in self._modules.items()},
+            "trainer": self._trainer.state(),
+            "random": self._random.state(),
+            "kept": self._kept,
+            "best": self._best,
+        }
+
+    def _remember(self, state: Tree) -> None:
+        """The inverse of `_memory`."""
+        for part, module in self._modules.items():
+            module.load_state_dict(state["modules"][part])
+        self._trainer.restore(state["trainer"])
+        self._random.restore(state["random"])
+        self._kept = state["kept"]
+        self._best = state["best"]
+
+    def _here(self, tensor: torch.Tensor | None) -> torch.Tensor | None:
+        return None if tensor is None else tensor.to(self._device)
+
+    def _embed(self, bottom: nn.Module, split: Split, start: int) -> torch.Tensor:
+        assert self._features is not None
+        with evaluating(bottom):
+            embedding: torch.Tensor = bottom(self._features[split][start : start + EVALUATION_ROWS])
+        return embedding
+
+    def _received(
+        self, packed: Packed, shape: tuple[int, ...], sender: str, finite: bool = True
+    ) -> torch.Tensor:
+        """A tensor from the wire, once it is what is due."""
+        return received(packed, shape, self._place.dtype, sender, finite).to(self._device)
+
+
+class TorchPassive(TorchLearner):
+    """A passive party's bottom model."""
+
+    def __init__(self, *common: Any) -> None:
+        super().__init__(*common)
+        key = Key(self._place.job_seed, self._place.party, "embedding")
+        self._encoder = self._method.compress.embedding.encoder(key)
+        self._importance: torch.Tensor | None = None
+        """How much each column of the embedding mattered when a gradient last came."""
+
+    def _memory(self) -> dict[str, Tree]:
+        own = {"encoder": self._encoder.state(), "importance": self._importance}
+        return super()._memory() | own
+
+    def _remember(self, state: Tree) -> None:
+        super()._remember(state)
+        self._encoder.restore(state["encoder"])
+        self._importance = self._here(state["importance"])
+
+    def pack(self, exchange: Exchange) -> Packed:
+        """The embedding in the method's encoding."""
+        use = Occasion(exchange.round, exchange.rows, self._importance)
+        return self._encoder.encode(exchange.forward.embedding, use)
+
+    def unpack(self, reply: Reply, rows: Rows) -> Any:
+        """The gradient of a batch."""
+        if not isinstance(reply, Gradient):
+            raise self._breach(f"a {type(reply).__name__} where a Gradient is due")
+        return self._received(reply.tensor, (len(rows), self.width), self._place.active)
+
+    def _breach(self, what: str) -> BreachError:
+        return BreachError(self._place.active, f"{self._place.active} sent {what}")
+
+    def learn_labels(self, message: Labels) -> None:
+        """A party that gets gradients has no use for labels and takes none."""
+        raise self._breach("labels to a party whose method does not need them")
+
+    def _gradient(self, exchange: Exchange, embedding: torch.Tensor) -> torch.Tensor:
+        """The derivative of the loss by the embedding: as it came."""
+        gradient: torch.Tensor = exchange.reply
+        return gradient
+
+    def backward(self, exchange: Exchange) -> None:
+        """θ ← θ − η (∂h/∂θ)ᵀ g, with the h that was sent."""
+        forward: Forward = exchange.forward
+        self._trainer.begin_round()
+        gradient = self._gradient(exchange, forward.embedding)
+        self._importance = gradient.sum(dim=0).abs()
+        torch.autograd.backward(forward.embedding, gradient)
+        if forward.stashed is not None:
+            for name, weight in self._modules["bottom"].named_parameters():
+                weight.grad = forward.stashed[name].grad
+            forward.stashed = None
+        self._trainer.step(exchange.round)
+
+    def local_backward(self, forward: Forward, exchange: Exchange) -> None:
+        """The same with a new h and the g that came for the old one."""
+        gradient = self._gradient(exchange, forward.embedding)
+        if self._method.weight.weighs:
+            stale = exchange.forward.embedding.detach()
+            rows = self._method.weight.rows(stale, forward.embedding.detach())
+            gradient = gradient * rows.view(-1, 1)
+        torch.autograd.backward(forward.embedding, gradient)
+        self._trainer.step(exchange.round)
+
+    def upload(self, start: int, rows: int) -> Packed:
+        """The bottom model on some training rows, in evaluation mode."""
+        assert self._features is not None
+        bottom = self._modules["bottom"]
+        with evaluating(bottom):
+            return plain().encode(bottom(self._features["train"][start : start + rows]))
+
+    def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
+        """The bottom model on a whole split, in evaluation mode.
+
+        In the method's encoding, but by an encoder of its own for every piece, which ends with
+        it: what training remembers or draws neither shows here nor is moved by it.
+        """
+        assert self._features is not None
+        bottom = (self.recall() if best else self._modules)["bottom"]
+        use = Occasion(round, importance=self._importance)
+        encoding = plain() if self._place.evaluates_plain else self._method.compress.embedding
+        pieces = []
+        for start in range(0, len(self._features[split]), EVALUATION_ROWS):
+            key = Key(self._place.job_seed, self._place.party, "evaluation", f"{split} {start}")
+            embedding = self._embed(bottom, split, start)
+            pieces.append((start, encoding.encoder(key).encode(embedding, use)))
+        return pieces

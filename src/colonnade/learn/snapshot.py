@@ -1,0 +1,215 @@
+"""Learners for the exchange of snapshots: every party computes the loss by itself.
+
+With the others' embeddings, the top model and the labels of a round, a party recomputes
+∂ℓ/∂h_k at its own present embedding in each update, where a party that gets gradients has to
+reuse the one that came. The price is that it sees the labels, and everybody's embeddings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from colonnade.compress import Key, Occasion, decode, plain
+from colonnade.errors import JobError
+from colonnade.learn.active import TorchActive
+from colonnade.learn.columns import index_of
+from colonnade.learn.contents import Forward, Share, Shared
+from colonnade.learn.learner import Aggregate, Reply, Rows
+from colonnade.learn.objective import Objective
+from colonnade.learn.passive import TorchPassive
+from colonnade.learn.received import received
+from colonnade.learn.trainer import Randomness
+from colonnade.policies.view import Exchange
+from colonnade.record.tree import Tree
+from colonnade.wire.messages import Labels, Snapshot
+
+
+def check_top(top: nn.Module) -> None:
+    """A snapshot carries parameters; a top model with other state would drift apart."""
+    if next(top.buffers(), None) is not None:
+        raise JobError(
+            "a top model with running statistics cannot be shared as a snapshot: "
+            "leave batch norm out of the top, or choose exchange=gradients"
+        )
+
+
+class SnapshotPassive(TorchPassive):
+    """A passive party with a copy of the top model and the labels."""
+
+    def __init__(
+        self,
+        *common: Any,
+        order: Sequence[str],
+        widths: Mapping[str, int],
+        objective: Objective,
+        top: nn.Module,
+        train_count: int,
+    ) -> None:
+        super().__init__(*common)
+        check_top(top)
+        self._order = order
+        self._widths = widths
+        self._objective = objective
+        self._top = top
+        self._train_count = train_count
+        self._labels: torch.Tensor | None = None
+        self._sample_weights: torch.Tensor | None = None
+        # The top model's dropout is drawn here too.
+        drawing = (*self._modules.values(), top)
+        self._random = Randomness(drawing, self._place.secret_seed, self._device)
+
+    def _memory(self) -> dict[str, Tree]:
+        return super()._memory() | {"labels": self._labels, "weights": self._sample_weights}
+
+    def _remember(self, state: Tree) -> None:
+        super()._remember(state)
+        self._labels = self._here(state["labels"])
+        self._sample_weights = self._here(state["weights"])
+
+    def learn_labels(self, message: Labels) -> None:
+        """Keep the labels of the training rows."""
+        if len(message.weights) > 1:
+            raise self._breach("the weights of the rows more than once")
+        due = self._objective.prepare(torch.zeros(self._train_count), self._place.dtype)
+        active = self._place.active
+        labels = received(message.labels, tuple(due.shape), due.dtype, active)
+        if self._objective.task != "regression" and labels.numel():
+            low, high = labels.aminmax()
+            if low < 0 or high >= self._objective.classes:
+                raise self._breach(f"labels beyond the {self._objective.classes} classes")
+        weights = [self._received(each, (len(due),), active) for each in message.weights]
+        self._labels = labels.to(self._device)
+        self._sample_weights = weights[0] if weights else None
+
+    def unpack(self, reply: Reply, rows: Rows) -> Shared:
+        """The others' embeddings and the top model of a round."""
+        if not isinstance(reply, Snapshot):
+            raise self._breach(f"a {type(reply).__name__} where a Snapshot is due")
+        others = tuple(name for name in self._order if name != self._place.party)
+        names = [name for name, _ in self._top.named_parameters()]
+        if reply.parties != others or len(reply.embeddings) != len(others):
+            raise self._breach(f"a snapshot of {', '.join(reply.parties)} where {others} is due")
+        if len(reply.top) != len(names):
+            raise self._breach(
+                f"a top model of {len(reply.top)} tensors where {len(names)} are due"
+            )
+        sender = self._place.active
+        embeddings = {
+            name: self._received(packed, (len(rows), self._widths[name]), sender)
+            for name, packed in zip(others, reply.embeddings, strict=True)
+        }
+        parameters = dict(self._top.named_parameters())
+        top = {
+            name: self._received(packed, tuple(parameters[name].shape), sender)
+            for name, packed in zip(names, reply.top, strict=True)
+        }
+        return Shared(embeddings, top)
+
+    def _gradient(self, exchange: Exchange, embedding: torch.Tensor) -> torch.Tensor:
+        """∂ℓ/∂h at the present h, through the top model of the round's start."""
+        shared: Shared = exchange.reply
+        assert self._labels is not None, "the labels come before the first snapshot"
+        leaf = embedding.detach().requires_grad_()
+        embeddings = shared.embeddings | {self._place.party: leaf}
+        ordered = [embeddings[name] for name in self._order]
+        index = index_of(exchange.rows, self._device)
+        weights = self._sample_weights
+        if weights is not None:
+            weights = weights.index_select(0, index)
+        with self._random.own():
+            prediction = functional_call(self._top, shared.top, (ordered,))
+        loss = self._objective(prediction, self._labels.index_select(0, index), weights)
+        (gradient,) = torch.autograd.grad(loss, leaf)
+        return gradient
+
+
+class SnapshotActive(TorchActive):
+    """The active party: its bottom model is one of the parties, its top model the server.
+
+    The bottom model moves against the top model of the round's start, as at any other party; the
+    top model moves against all embeddings of the round's start.
+    """
+
+    def __init__(self, *common: Any, **parts: Any) -> None:
+        super().__init__(*common, **parts)
+        check_top(self._modules["top"])
+        compress, seed = self._method.compress, self._place.job_seed
+        self._own_encoder = compress.embedding.encoder(Key(seed, self._me, "embedding"))
+        self._top_encoders = [
+            compress.top.encoder(Key(seed, self._me, "top", str(number)))
+            for number, _ in enumerate(self._modules["top"].parameters())
+        ]
+        self._importance: torch.Tensor | None = None
+
+    def _memory(self) -> dict[str, Tree]:
+        return super()._memory() | {
+            "own_encoder": self._own_encoder.state(),
+            "top_encoders": [encoder.state() for encoder in self._top_encoders],
+            "importance": self._importance,
+        }
+
+    def _remember(self, state: Tree) -> None:
+        super()._remember(state)
+        self._own_encoder.restore(state["own_encoder"])
+        for encoder, saved in zip(self._top_encoders, state["top_encoders"], strict=True):
+            encoder.restore(saved)
+        self._importance = self._here(state["importance"])
+
+    def labels_message(self) -> Labels:
+        """The labels as the loss takes them, and the rows' weights."""
+        weights = () if self._sample_weights is None else (plain().encode(self._sample_weights),)
+        return Labels(plain().encode(self._labels["train"]), weights)
+
+    def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
+        """Everybody else's embedding and the top model."""
+        share: Share = exchange.answer
+        others = tuple(name for name in self._order if name != peer)
+        embeddings = tuple(share.packed[name] for name in others)
+        return Snapshot(exchange.round, others, embeddings, share.top_packed, signal)
+
+    def aggregate(
+        self, exchange: Exchange, own: Forward | None, wanted: bool, stale: bool = False
+    ) -> Aggregate:
+        """Derivatives by the top model, and by the own embedding against the shared top."""
+        share: Share = exchange.answer or self._share(exchange, own)
+        top = self._modules["top"]
+        loss = self._loss(exchange, self._predict(top, share.read.embeddings))
+        if loss.requires_grad:
+            torch.autograd.backward(loss)
+        derivative = None
+        if own is not None:
+            leaf = own.embedding.detach().requires_grad_()
+            embeddings = share.read.embeddings | {self._me: leaf}
+            ordered = [embeddings[name] for name in self._order]
+            with self._random.own():
+                prediction = functional_call(top, share.read.top, (ordered,))
+            (derivative,) = torch.autograd.grad(self._loss(exchange, prediction), leaf)
+            if not stale:
+                self._importance = derivative.sum(dim=0).abs()
+        return Aggregate(loss.item(), share, derivative)
+
+    def _share(self, exchange: Exchange, own: Forward | None) -> Share:
+        packed = dict(exchange.packed)
+        embeddings = dict(exchange.reply)
+        if own is not None:
+            use = Occasion(exchange.round, exchange.rows, self._importance)
+            packed[self._me] = self._own_encoder.encode(own.embedding, use)
+            embeddings[self._me] = decode(packed[self._me]).to(self._device)
+        parameters = dict(self._modules["top"].named_parameters())
+        top_packed = tuple(
+            encoder.encode(parameter, Occasion(exchange.round))
+            for encoder, parameter in zip(self._top_encoders, parameters.values(), strict=True)
+        )
+        # A copy: plain encodings show the live parameters, which are about to move.
+        top = {
+            name: decode(one).clone().to(self._device)
+            for name, one in zip(parameters, top_packed, strict=True)
+        }
+        frozen = tuple(plain().encode(tensor) if one.codec == "plain" else one
+                       for tensor, one in zip(top.values(), top_packed, strict=True))  # fmt: skip
+        return Share(packed, frozen, Shared(embeddings, top))

@@ -1,0 +1,39 @@
+"""A party's view of its training as a tree, for a checkpoint."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from colonnade.learn.contents import Forward
+from colonnade.packed import LongList
+from colonnade.policies.view import EFFORT, Role, View
+from colonnade.record.tree import Tree, moved
+
+_SAVED = (
+    *("now_ns", "round", "sent", "fresh", "local", "finished_ns", "update_ns", "top_ns"),
+    *("agreed", "reported", "locals_since_fresh", "sent_since_fresh", "in_flight_max", "window"),
+    *("arrived", "answered", "signals", "signalled"),
+)
+"""The fields of a view that are trees as they are."""
+
+
+def view_state(view: View) -> Tree:
+    """What a party at rest knows of its training; nothing may be in flight. What it did on the way
+    is not part of it: only a simulation tells of that, and it is never interrupted."""
+    assert not view.replies and (view.role is Role.ACTIVE or not view.in_flight), "not at rest"
+    for exchange in view.kept:
+        forward = exchange.forward
+        assert not isinstance(forward, Forward) or forward.stashed is None, "not at rest"
+    state = {field: getattr(view, field) for field in _SAVED}
+    return moved(state, "cpu") | {
+        "efforts": view.efforts.columns(),
+        "kept": moved(list(view.kept), "cpu"),
+    }
+
+
+def restore_view(view: View, state: Tree, device: str = "cpu") -> None:
+    """Make a view before the first round the one that was saved; tensors go to the device."""
+    for field, value in moved({field: state[field] for field in _SAVED}, "cpu").items():
+        setattr(view, field, value)
+    view.efforts = LongList.of_columns(EFFORT, state["efforts"])
+    view.kept = deque(moved(state["kept"], device))

@@ -1,0 +1,182 @@
+"""A passive party's way to the active one: it dials out, and dials again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from colonnade.errors import PartyError, WireError
+from colonnade.net.grpc import (
+    NOBODY,
+    channel_credentials,
+    channel_options,
+    explain,
+    hang_up,
+    secure_grpc,
+)
+from colonnade.net.proxy import proxy_option
+from colonnade.net.server import METHOD, OPTIONS, SERVICE
+from colonnade.net.session import Kind, Segment
+from colonnade.net.world import NetworkWorld
+from colonnade.tls.certificate import dns_name
+from colonnade.tls.denial import is_denied_pem
+from colonnade.tls.identity import Identity
+from colonnade.tls.keyring import Keyring
+from colonnade.tls.probe import shown_certificate
+
+PAUSE_S, PAUSE_MAX_S = 0.1, 5.0
+"""Between two tries; twice as long each time, until a connection holds."""
+NOT_YET_NS = 10_000_000_000
+"""Parties start when they like: for so long nobody need be told that the active one has not."""
+LAST_WORD_S = 1.0
+"""How long it may take to say why the active party is not listened to any more."""
+
+
+class ClientStream:
+    """The client's end of a gRPC stream."""
+
+    def __init__(self, call: Any, end: Any) -> None:
+        self._call = call
+        self._end = end
+
+    async def write(self, data: bytes) -> None:
+        """Hand over; waits while the other end does not read."""
+        await self._call.write(data)
+
+    async def read(self) -> bytes | None:
+        """The next message; None at the end."""
+        data: bytes = await self._call.read()
+        return None if data is self._end else data
+
+
+class Dialer:
+    """Keeps a connection to the active party."""
+
+    def __init__(
+        self,
+        world: NetworkWorld,
+        keyring: Keyring | Identity,
+        address: str,
+        server_name: str | None = None,
+    ) -> None:
+        self._world = world
+        self._address = address
+        self._grpc = secure_grpc()
+        (self._active,) = world.peers
+        self._said = ""
+        """What was said last of why there is no connection."""
+        self._unheard_since_ns = world.now()
+        self._keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
+        self._keyring.on_change = self._look_again
+        self._name = server_name or dns_name(self._active)
+        self._proxy = proxy_option(address, os.environ)
+        self._options = [
+            *OPTIONS,
+            *channel_options(self._active, server_name),
+            *self._proxy,
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 2_000),
+            ("grpc.use_local_subchannel_pool", 1),
+        ]
+
+    async def run(self) -> None:
+        """Dial until cancelled; a connection that holds starts the pauses anew."""
+        pause_s = PAUSE_S
+        while self._world.fault is None:
+            held, details = await self._connect()
+            pause_s = PAUSE_S if held else min(2 * pause_s, PAUSE_MAX_S)
+            if held:
+                self._unheard_since_ns = self._world.now()
+            self._explain("" if held else details)
+            await asyncio.sleep(pause_s)
+
+    def _explain(self, details: str) -> None:
+        """Say why there is no connection, once, and give up where that will not mend itself."""
+        early = self._world.now() - self._unheard_since_ns < NOT_YET_NS
+        if early and NOBODY in details:
+            return
+        fault = explain(details, self._active) if details else ""
+        if fault and fault != self._said:
+            self._world.watch.report.event(f"{self._address}: {fault}")
+        self._said = fault
+        # A certificate that was exchanged after it was looked at is looked at again.
+        if _is_final(details) and not self._keyring.identity.denied:
+            self._world.fail(PartyError(f"{self._active} at {self._address}: {fault}"))
+
+    async def _connect(self) -> tuple[bool, str]:
+        """One connection from its beginning to its end: whether it held, and what broke it."""
+        try:
+            identity = await self._accepting()
+        except OSError as error:
+            return False, str(error)
+        channel = self._grpc.aio.secure_channel(
+            self._address, channel_credentials(identity), options=self._options
+        )
+        heard_before = self._world.watch.heard_of(self._active)
+        details, call = "", None
+        try:
+            call = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
+            await call.wait_for_connection()
+            stream = ClientStream(call, self._grpc.aio.EOF)
+            try:
+                await self._world.serve(self._active, stream, None)
+            except WireError as fault:
+                await self._refuse(stream, fault)
+            if call.done():
+                details = str(await call.details() or "")
+        except self._grpc.aio.AioRpcError as error:
+            details = str(error.details() or error.code())
+        finally:
+            try:
+                if call is not None:
+                    await hang_up(call)
+            finally:
+                await channel.close()
+        return self._world.watch.heard_of(self._active) > heard_before, details
+
+    async def _accepting(self) -> Identity:
+        """Who this party is, and whom it accepts: with a deny-list, only the certificate that it
+        has looked at."""
+        identity = self._keyring.identity
+        if not identity.denied:
+            return identity
+        probe = partial(shown_certificate, self._address, identity, self._name, self._proxy)
+        try:
+            shown = await asyncio.to_thread(probe)
+        except ssl.SSLCertVerificationError as error:
+            self._give_up(explain(f"CERTIFICATE_VERIFY_FAILED {error}", self._active))
+            raise
+        if is_denied_pem(shown, identity.denied):
+            self._give_up("its certificate is on the deny-list (tls.deny): it needs a new one")
+            raise ConnectionError("its certificate is on the deny-list")
+        return replace(identity, authority=shown)
+
+    def _give_up(self, why: str) -> None:
+        self._world.fail(PartyError(f"{self._active} at {self._address}: {why}"))
+
+    def _look_again(self) -> None:
+        """The deny-list may have changed: dial anew, which judges the other end."""
+        if self._keyring.identity.denied:
+            for outlet in list(self._world.outlets.values()):
+                outlet.over.set()
+
+    async def _refuse(self, stream: ClientStream, fault: WireError) -> None:
+        """The active party does not speak as it should: there is no going on without it."""
+        sentence = f"{self._active} sent what is no message of ours: {fault}"
+        self._world.watch.refused(self._active, sentence)
+        self._world.fail(PartyError(sentence))
+        with suppress(TimeoutError, asyncio.InvalidStateError, self._grpc.aio.AioRpcError):
+            last = Segment(Kind.FAIL, data=sentence.encode()[:2000]).encode()
+            async with asyncio.timeout(LAST_WORD_S):
+                await stream.write(last)
+
+
+def _is_final(details: str) -> bool:
+    """Whether trying again is of no use: certificates do not mend themselves."""
+    finals = ("CERTIFICATE_VERIFY_FAILED", "Peer name", "Hostname Verification Check failed")
+    return any(final in details for final in finals)

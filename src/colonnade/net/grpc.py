@@ -1,0 +1,220 @@
+"""TLS between parties over gRPC, and why a connection was refused.
+
+Both sides show a certificate and verify the other's. TLS 1.3 is the only version spoken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import gc
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
+from typing import Any
+
+from colonnade.errors import RequestError
+from colonnade.net.proxy import proxy_option
+from colonnade.tls.certificate import dns_name, names_of, party_of
+from colonnade.tls.identity import Identity, load_identity
+from colonnade.tls.keyring import Keyring
+
+__all__ = [
+    "Identity",
+    "channel_credentials",
+    "channel_options",
+    "explain",
+    "hang_up",
+    "holder",
+    "load_identity",
+    "party_of",
+    "peer_certificate",
+    "proxy_option",
+    "secure_grpc",
+    "server_credentials",
+]
+
+VERBOSITY_VARIABLE = "GRPC_VERBOSITY"
+TRY_S = 5
+"""How long gRPC may try to connect before it tries anew: where it polls, it sometimes misses that
+the other end closes right after the TLS handshake."""
+HANG_UP_S = 5
+"""How long gRPC may take to end a call that was cancelled."""
+ENGINE_VARIABLE = "GRPC_EXPERIMENTS"
+POLLING = "-event_engine_client,-event_engine_listener"
+"""Lets gRPC poll sockets in the thread that waits for it. Its event engine, the default since
+1.80, hands every message from thread to thread: a round trip on one host takes 1.6 times as long
+(docs/network-performance.md)."""
+KNOW_POLLING = range(80, 86)
+"""The minor releases 1.x of gRPC that have both; a later one may complain of a word that it does
+not know, and earlier ones poll anyway."""
+SUITES_VARIABLE = "GRPC_SSL_CIPHER_SUITES"
+SUITES = "ECDHE-PSK-CHACHA20-POLY1305"
+"""The suites of TLS 1.2 that gRPC may use: one that needs a shared password, which nobody has.
+
+The suites of TLS 1.3 are not subject to this list. So 1.2 cannot be spoken with any certificate.
+"""
+
+_ANOTHER = (
+    "who answers has a certificate, but not that of {0}: look at the address, and at the name of "
+    "the active party in the job"
+)
+NOBODY = "Connection refused"
+"""What gRPC says where nothing listens."""
+_CLOSED = (
+    "{0}, or a relay before it, closed the connection as it began: see whether it accepts this "
+    "party's certificate"
+)
+REASONS = (
+    ("Hostname Verification Check failed", _ANOTHER),
+    ("Peer name", _ANOTHER),
+    ("certificate has expired", "the certificate of {0} has expired: {0} must renew it"),
+    ("not yet valid", "the certificate of {0} is not valid yet: look at the clocks of both hosts"),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "the certificate of {0} is not of an authority trusted here: {0} must use one that is, or "
+        "its authority must be added here",
+    ),
+    (
+        "HTTP proxy returned response code 407",
+        "the proxy wants a user and a password: set HTTPS_PROXY=http://user:password@host:port",
+    ),
+    (
+        "HTTP proxy returned",
+        "the proxy refused to connect to {0}: ask who runs it to allow the address",
+    ),
+    ("Socket closed", _CLOSED),
+    ("Connection reset", _CLOSED),
+    (NOBODY, "nobody listens at the address of {0}: see whether {0} has started"),
+)
+"""Why a connection did not come about: a part of what gRPC says, and what it means."""
+
+
+def secure_grpc() -> Any:
+    """Import gRPC so that it speaks TLS 1.3 only, and nothing to standard error, and return it.
+
+    gRPC has no setting for these, but reads the environment as it is first imported.
+    """
+    if "grpc" in sys.modules and os.environ.get(SUITES_VARIABLE) != SUITES:
+        raise RequestError(
+            "gRPC was imported before and may speak TLS 1.2: import it later, or set "
+            f"{SUITES_VARIABLE}={SUITES} in the environment"
+        )
+    os.environ[SUITES_VARIABLE] = SUITES
+    # Else every handshake that fails is a line of an unknown program's on the party's terminal.
+    os.environ.setdefault(VERBOSITY_VARIABLE, "NONE")
+    major, minor = map(int, version("grpcio").split(".")[:2])
+    if major == 1 and minor in KNOW_POLLING:
+        os.environ.setdefault(ENGINE_VARIABLE, POLLING)
+    if "grpc" not in sys.modules:
+        # gRPC's threads must end before the interpreter does, or it never ends: what still holds
+        # a connection, as the traceback of an error does, is let go of before.
+        atexit.register(gc.collect)
+        # A connection that breaks as gRPC ends its stream would be a traceback; we tell of it.
+        logging.getLogger("grpc._cython.cygrpc").addFilter(_not_of_a_broken_connection)
+    import grpc
+
+    return grpc
+
+
+def _not_of_a_broken_connection(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("ExecuteBatchError raised in core")
+
+
+def server_credentials(
+    keyring: Keyring | Identity, knocked: Callable[[], None] = lambda: None
+) -> Any:
+    """Credentials with which the active party listens; a client must show a certificate.
+
+    `knocked` is called as each TLS handshake begins, in a thread of gRPC's.
+    """
+    grpc = secure_grpc()
+    keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
+    shown = [keyring.identity]
+
+    def configuration(identity: Identity) -> Any:
+        return grpc.ssl_server_certificate_configuration(
+            [(identity.key, identity.certificate)], root_certificates=identity.authority
+        )
+
+    def other_certificate() -> Any:
+        """gRPC asks before each handshake whether there is another certificate; None says no."""
+        knocked()
+        if keyring.identity is shown[0]:
+            return None
+        shown[0] = keyring.identity
+        return configuration(shown[0])
+
+    return grpc.dynamic_ssl_server_credentials(
+        configuration(shown[0]), other_certificate, require_client_authentication=True
+    )
+
+
+def channel_credentials(identity: Identity) -> Any:
+    """Credentials with which a passive party dials."""
+    return secure_grpc().ssl_channel_credentials(
+        root_certificates=identity.authority,
+        private_key=identity.key,
+        certificate_chain=identity.certificate,
+    )
+
+
+async def hang_up(call: Any) -> None:
+    """End a call, and wait until gRPC has nothing more to report of it.
+
+    What it reports later would find the event loop closed, or another one in its place.
+    """
+    call.cancel()
+    ended = asyncio.ensure_future(call.code())
+    try:
+        await asyncio.wait([ended], timeout=HANG_UP_S)
+    except asyncio.CancelledError:
+        await asyncio.wait([ended], timeout=HANG_UP_S)
+        raise
+    finally:
+        ended.cancel()
+
+
+def channel_options(active: str, server_name: str | None = None) -> list[tuple[str, str | int]]:
+    """Options of a channel: which name the active party's certificate must have, and how long a
+    try may take.
+
+    The name does not depend on the address that is dialled, so IP addresses, forwarded ports and
+    relays work. `server_name` is a DNS name in the active party's certificate, where that is of a
+    company's own authority.
+
+    >>> channel_options("bank")[0]
+    ('grpc.ssl_target_name_override', 'bank.colonnade.internal')
+    """
+    return [
+        ("grpc.ssl_target_name_override", server_name or dns_name(active)),
+        ("grpc.min_reconnect_backoff_ms", TRY_S * 1000),
+    ]
+
+
+def peer_certificate(auth_context: Mapping[str, Iterable[bytes]]) -> bytes | None:
+    """The certificate that a client has shown and gRPC has verified, for `party_of`.
+
+    >>> peer_certificate({"x509_pem_cert": [b"-----BEGIN"]})
+    b'-----BEGIN'
+    """
+    return next(iter(auth_context.get("x509_pem_cert", ())), None)
+
+
+def holder(pem: bytes | None) -> str:
+    """Whom a certificate names, for a sentence about it; nothing in it is printed as it is."""
+    named = [] if pem is None else names_of(pem)
+    text = ", ".join(dict.fromkeys(named)) or "nobody"
+    return "".join(letter if letter.isprintable() else " " for letter in text[:100])
+
+
+def explain(details: str, active: str) -> str:
+    """Say in a sentence why dialling the active party failed, from what gRPC says of it.
+
+    >>> explain("failed to connect to all addresses; ... Connection refused", "bank")
+    'nobody listens at the address of bank: see whether bank has started'
+    """
+    known = (meaning.format(active) for part, meaning in REASONS if part in details)
+    return next(known, f"{active} cannot be reached: {details}")

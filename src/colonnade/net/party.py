@@ -1,0 +1,122 @@
+"""One party's run over the network: its connections, its heartbeat, its program, its last word."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from colonnade.errors import ColonnadeError, RefusedError, StoppedError
+from colonnade.net.client import Dialer
+from colonnade.net.server import Door
+from colonnade.net.session import Kind
+from colonnade.net.world import NetworkWorld
+from colonnade.party.world import Over
+from colonnade.tls.identity import Identity
+from colonnade.tls.keyring import Keyring
+
+T = TypeVar("T")
+
+
+class Way(Protocol):
+    """How a party is connected: it listens, or it dials."""
+
+    async def run(self) -> None:
+        """Keep the connections until cancelled."""
+        ...
+
+
+async def run_party(world: NetworkWorld, way: Way, program: Coroutine[Any, Any, T]) -> T:
+    """Run a program to its end; whoever depends on it is told how it ended."""
+    background = [asyncio.ensure_future(world.beat()), asyncio.ensure_future(way.run())]
+    working = asyncio.ensure_future(program)
+    try:
+        await asyncio.wait([working, *background], return_when=asyncio.FIRST_COMPLETED)
+        for task in background:
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                raise task.exception() or AssertionError
+        return await working
+    except StoppedError as stop:
+        await world.drain()
+        await world.announce(Kind.LEAVE, str(stop))
+        raise
+    except RefusedError:
+        await world.drain()
+        raise
+    except Over:
+        raise
+    except ColonnadeError as error:
+        await world.announce(Kind.FAIL, error.for_peers())
+        raise
+    except Exception as error:
+        # Its words may show what is nobody else's business.
+        await world.announce(Kind.FAIL, f"{type(error).__name__} in its own program")
+        raise
+    finally:
+        others: list[asyncio.Future[Any]] = [working, *background]
+        for other in others:
+            other.cancel()
+        # Whatever one of them ends with, all have ended: nothing of this run is left behind.
+        await asyncio.gather(*others, return_exceptions=True)
+        world.close()
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a party listens, or what it dials."""
+
+    listen: str | None = None
+    connect: str | None = None
+    server_name: str | None = None
+    """The name in the active party's certificate, where it is not our own authority's."""
+    names: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Which names in certificates stand for which party, where they are not our own authority's."""
+
+
+def run_connected(
+    world: NetworkWorld,
+    address: Address,
+    keyring: Keyring | Identity,
+    program: Callable[[], Coroutine[Any, Any, T]],
+) -> T:
+    """Connect, run the program to its end, and disconnect; Ctrl-C asks it to stop as planned."""
+
+    async def whole() -> T:
+        loop = asyncio.get_running_loop()
+        for number, text in STOPS.items():
+            loop.add_signal_handler(number, partial(_stop, world, number, text))
+        own = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
+        way = await _way(world, address, own)
+        looking = asyncio.ensure_future(own.run(world.watch.note))
+        try:
+            return await run_party(world, way, program())
+        finally:
+            looking.cancel()
+
+    return asyncio.run(whole())
+
+
+STOPS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "colonnade stop"}
+
+
+def _stop(world: NetworkWorld, number: signal.Signals, text: str) -> None:
+    """The first time, ask; the second time, end at once."""
+    if world.stopping is not None:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    world.stop(text)
+
+
+async def _way(world: NetworkWorld, address: Address, keyring: Keyring) -> Way:
+    if world.leads:
+        assert address.listen is not None
+        door = Door(world, keyring, address.names)
+        port = await door.open(address.listen)
+        chosen = "" if address.listen.endswith(f":{port}") else f" (port {port})"
+        world.watch.report.event(f"listens at {address.listen}{chosen}")
+        return door
+    assert address.connect is not None
+    return Dialer(world, keyring, address.connect, address.server_name)

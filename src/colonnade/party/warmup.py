@@ -1,0 +1,65 @@
+"""What may come before the first round: finding out how fast one is, filling a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from colonnade.errors import BreachError
+from colonnade.learn.learner import Learner, PassiveLearner
+from colonnade.party.setup import Setup
+from colonnade.party.world import Work, World
+from colonnade.policies.view import View
+from colonnade.wire.messages import Upload
+
+
+async def rehearse(
+    world: World, setup: Setup, learner: Learner, view: View, parts: Sequence[Work]
+) -> None:
+    """One update that changes nothing: the first round's number of updates follows from it."""
+    if not setup.method.rehearses:
+        return
+    rows = setup.plan.batch(0)
+    for part in parts:
+        began_ns = world.now()
+        # Going backward is rehearsed with going forward, and only takes its time here.
+        module = {Work.FORWARD: "bottom", Work.TOP: "top"}.get(part)
+        work = partial(learner.rehearse, rows, module) if module else _nothing
+        await world.compute(work, part)
+        took_ns = world.now() - began_ns
+        view.update_ns += took_ns
+        if part is Work.TOP:
+            view.top_ns = took_ns
+    learner.expect(setup.method.local.expected(view))
+
+
+def _nothing() -> None:
+    pass
+
+
+async def upload(world: World, setup: Setup, learner: PassiveLearner) -> None:
+    """Send the embeddings of all training rows, a batch at a time."""
+    if not setup.method.quorum.uploads:
+        return
+    (active,) = world.peers
+    for start in range(0, setup.plan.rows, setup.plan.batch_size):
+        embed = partial(learner.upload, start, setup.plan.batch_size)
+        await world.send(active, Upload(start, await world.compute(embed, Work.FORWARD)))
+
+
+class Uploads:
+    """At the active party: whose embeddings of all rows have not come yet."""
+
+    def __init__(self, setup: Setup, peers: Sequence[str]) -> None:
+        wanted = setup.plan.rows if setup.method.quorum.uploads else 0
+        self._lacking = dict.fromkeys(peers, wanted)
+
+    def accept(self, sender: str, rows: int) -> None:
+        """So many more have come."""
+        self._lacking[sender] -= rows
+        if self._lacking[sender] < 0:
+            raise BreachError(sender, f"{sender} uploaded more rows than there are")
+
+    def missing(self) -> list[str]:
+        """The parties that have not sent all."""
+        return [peer for peer, rows in self._lacking.items() if rows]

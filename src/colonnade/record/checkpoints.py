@@ -1,0 +1,273 @@
+"""Checkpoints: a party's whole state at a round, in files that are either sound or not there.
+
+A file (its inside is described in `sealed.py`) is written beside its place, forced to the disk and
+then renamed, so that a crash leaves either the whole of it or nothing that counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from colonnade.errors import RequestError
+from colonnade.record.durable import CheckpointError, failed, force_folder, write_new
+from colonnade.record.lineage import Lineage
+from colonnade.record.sealed import FORMAT, Header, inspect, pack, unpack
+from colonnade.record.tree import StateError, Tree
+
+KEEP = 3
+"""How many checkpoints stay: the parties may have to go back by more than one."""
+
+RUN = "run.json"
+"""The name of the file that says to which run a folder belongs."""
+ANEW = "begin anew at all parties, each with --restart or another --out folder"
+
+_NAME = re.compile(r"checkpoint-(\d{8,})\.state")
+
+
+class Store(Protocol):
+    """Where a party keeps its checkpoints."""
+
+    @property
+    def run(self) -> str:
+        """The run to which they belong; empty for a party that has taken part in none."""
+        ...
+
+    def save(self, round: int, tree: Tree) -> None:
+        """Keep a state; when this returns it outlives a crash, and those that nobody can want any
+        more are deleted."""
+        ...
+
+    def load(self, round: int) -> Tree:
+        """The state of one of the rounds in `marks()`."""
+        ...
+
+    def marks(self) -> dict[int, str]:
+        """The rounds whose state is here and sound, in ascending order, each with the attempt
+        that reached it."""
+        ...
+
+    def begin(self, run: str, attempt: str, start: int) -> None:
+        """All have agreed to go on from a round; nothing is deleted for that."""
+        ...
+
+
+class MemoryStore:
+    """Checkpoints in memory, written and read as those in files are.
+
+    >>> store = MemoryStore()
+    >>> store.save(80, {"round": 80})
+    >>> store.marks(), store.load(80)
+    ({80: ''}, {'round': 80})
+    """
+
+    def __init__(self, keep: int = KEEP) -> None:
+        self._keep = keep
+        self._line = Lineage()
+        self._saved: dict[int, tuple[str, bytes]] = {}
+
+    @property
+    def run(self) -> str:
+        """As it was begun."""
+        return self._line.run
+
+    def save(self, round: int, tree: Tree) -> None:
+        """Keep the bytes."""
+        data = b"".join(pack(Header(FORMAT, round=round), tree))
+        self._saved[round] = (self._line.attempt, data)
+        kept = self._line.retained(self.marks(), round, self._keep)
+        self._saved = {round: saved for round, saved in self._saved.items() if round in kept}
+
+    def load(self, round: int) -> Tree:
+        """Read the bytes."""
+        return unpack(self._saved[round][1])[1]
+
+    def marks(self) -> dict[int, str]:
+        """All of them."""
+        return {round: attempt for round, (attempt, _) in sorted(self._saved.items())}
+
+    def begin(self, run: str, attempt: str, start: int) -> None:
+        """Note it."""
+        assert not self._saved or run == self.run, "checkpoints of two runs do not mix"
+        self._line = Lineage(run, attempt, start)
+
+
+class _Noted(msgspec.Struct, frozen=True):
+    """What a folder says of itself."""
+
+    run: str = ""
+    saved: bool = False
+    """Whether a checkpoint of the run was ever saved here."""
+
+
+def _read_run(path: Path) -> _Noted:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Noted)
+    except FileNotFoundError:
+        return _Noted()
+    except OSError as error:
+        raise failed(f"the file {path} cannot be read", error) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise RequestError(f"{path} cannot be read, it is damaged: {ANEW}") from None
+
+
+class FileStore:
+    """Checkpoints of one party and one job in a folder; opening it clears what a crash left."""
+
+    def __init__(self, folder: Path, party: str, digest: str, keep: int = KEEP) -> None:
+        self.folder = folder
+        self.faults: list[str] = []
+        """A sentence for each damaged checkpoint that was found."""
+        self._own = Header(FORMAT, digest, party)
+        self._keep = keep
+        self._line = Lineage()
+        self._known: dict[Path, tuple[tuple[int, ...], Header | None]] = {}
+        """What was found out of a file, by what tells whether it has changed since."""
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for left in folder.glob(".checkpoint-*.part"):
+                left.unlink()
+        except OSError as error:
+            raise failed(f"the folder {folder} cannot be used for checkpoints", error) from None
+        self._noted = _read_run(folder / RUN)
+        self._line = Lineage(self._noted.run)
+        if not self.marks() and self._noted.saved:
+            raise RequestError(
+                f"the checkpoints of the run {self.run[:12]} that were in {folder} are gone or "
+                f"damaged: put them back, or {ANEW}"
+            )
+
+    @property
+    def run(self) -> str:
+        """As it was begun, by this process or one before."""
+        return self._line.run
+
+    def save(self, round: int, tree: Tree) -> None:
+        """Write beside, force to the disk, rename; then delete what nobody can want any more."""
+        line = self._line
+        header = msgspec.structs.replace(self._own, round=round, run=line.run, attempt=line.attempt)
+        path = self._path(round)
+        beside = path.with_name(f".{path.name}.part")
+        try:
+            write_new(beside, pack(header, tree))
+            beside.replace(path)
+            force_folder(self.folder)
+            self._known[path] = (_identity(path), header)
+        except OSError as error:
+            raise failed(f"the checkpoint {path} cannot be written", error) from None
+        finally:
+            # If even this fails the first error counts, and the next opening clears it.
+            with suppress(OSError):
+                beside.unlink()
+        if line.run and not self._noted.saved:
+            self._note(_Noted(line.run, saved=True))
+        kept = line.retained(self.marks(), round, self._keep)
+        self._delete(lambda other: other not in kept)
+
+    def load(self, round: int) -> Tree:
+        """Read the file, and judge it once more."""
+        path = self._path(round)
+        try:
+            return unpack(path.read_bytes())[1]
+        except StateError as error:
+            raise CheckpointError(
+                f"the checkpoint {path} is damaged ({error}): start again, and an older one is used"
+            ) from None
+        except OSError as error:
+            raise failed(f"the checkpoint {path} cannot be read", error) from None
+
+    def marks(self) -> dict[int, str]:
+        """Those whose checksum is right; one of another job is refused."""
+        return dict(sorted(self._sound().items()))
+
+    def begin(self, run: str, attempt: str, start: int) -> None:
+        """Note the run in a file, if it is another than before."""
+        assert run == self.run or not self.marks(), "checkpoints of two runs do not mix"
+        if run != self.run:
+            self._note(_Noted(run))
+        self._line = Lineage(run, attempt, start)
+
+    def _note(self, noted: _Noted) -> None:
+        path = self.folder / RUN
+        beside = path.with_name(f".{path.name}.part")
+        try:
+            write_new(beside, [msgspec.json.encode(noted)])
+            beside.replace(path)
+            force_folder(self.folder)
+        except OSError as error:
+            raise failed(f"the file {path} cannot be written", error) from None
+        self._noted = noted
+
+    def _path(self, round: int) -> Path:
+        return self.folder / f"checkpoint-{round:08}.state"
+
+    def _files(self) -> dict[Path, int]:
+        names = [(path, _NAME.fullmatch(path.name)) for path in sorted(self.folder.iterdir())]
+        return {path: int(match[1]) for path, match in names if match}
+
+    def _sound(self) -> dict[int, str]:
+        """The attempts of the sound ones by round; tells of those that are not, once."""
+        sound: dict[int, str] = {}
+        damaged: dict[Path, str] = {}
+        try:
+            for path, round in self._files().items():
+                identity = _identity(path)
+                if self._known.get(path, ((), None))[0] != identity:
+                    header, fault = inspect(path, round)
+                    if header is None:
+                        damaged[path] = fault
+                    else:
+                        self._refuse_others(path, header)
+                    self._known[path] = (identity, header)
+                if (found := self._known[path][1]) is not None:
+                    sound[round] = found.attempt
+        except OSError as error:
+            raise failed(f"the checkpoints in {self.folder} cannot be read", error) from None
+        used = f"the one of round {max(sound)} is used" if sound else "there is no other"
+        self.faults += [f"{path.stem} is damaged ({why}): {used}" for path, why in damaged.items()]
+        return sound
+
+    def _refuse_others(self, path: Path, header: Header) -> None:
+        """A folder holds the checkpoints of one job, one run and one party."""
+        own, cure = self._own, "choose another --out folder"
+        if header.format != own.format:
+            raise RequestError(
+                f"{path} has the format {header.format}, and this version of colonnade reads "
+                f"format {own.format}: {cure}, or go on with the version that wrote it"
+            )
+        if header.digest != own.digest:
+            raise RequestError(
+                f"{path} is of another job: its digest is {header.digest}, this job's is "
+                f"{own.digest}: {cure}"
+            )
+        if header.party != own.party:
+            raise RequestError(
+                f"{path} is of the party '{header.party}', not '{own.party}': {cure}"
+            )
+        if header.run != self.run:
+            raise RequestError(
+                f"{path} is of another run of this job, {header.run[:12] or 'without a name'}, "
+                f"than the folder, {self.run[:12] or 'which has none'}: {cure}"
+            )
+
+    def _delete(self, unwanted: Callable[[int], bool]) -> None:
+        try:
+            paths = [path for path, round in self._files().items() if unwanted(round)]
+            for path in paths:
+                path.unlink()
+                self._known.pop(path, None)
+            if paths:
+                force_folder(self.folder)
+        except OSError as error:
+            raise failed(f"old checkpoints in {self.folder} cannot be deleted", error) from None
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """What changes when a file does."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

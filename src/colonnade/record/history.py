@@ -1,0 +1,81 @@
+"""What a training recorded of itself, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from colonnade.packed import LongList
+from colonnade.policies.view import PACK_EVERY
+from colonnade.record.events import Evaluated, Event, RoundDone, Tested
+
+Row = dict[str, Any]
+ROUND = "qdd"
+"""The fields of a round's record, for a `LongList`."""
+
+
+class History:
+    """Follows a training: a row for each round, and a row for each evaluation.
+
+    >>> history = History(per_epoch=10)
+    >>> history(RoundDone("bank", time_ns=5_000_000, round=0, loss=0.7))
+    >>> history.rounds
+    [{'round': 1, 'time_s': 0.005, 'loss': 0.7}]
+    """
+
+    def __init__(self, per_epoch: int) -> None:
+        self._rounds: LongList[tuple[int, float, float]] = LongList(ROUND)
+        self.evaluations: list[Row] = []
+        self.test: Row = {}
+        """What was measured on the test rows with the best weights, at the end."""
+        self._per_epoch = per_epoch
+        self._judged_rounds = 0
+
+    @property
+    def rounds(self) -> list[Row]:
+        """The rows of all rounds, made anew."""
+        return [
+            {"round": round, "time_s": time_s, "loss": loss} for round, time_s, loss in self._rounds
+        ]
+
+    def __call__(self, event: Event) -> None:
+        """Take down what the active party tells."""
+        match event:
+            case RoundDone(round=round, time_ns=time_ns, loss=float(loss)):
+                self._rounds.append((round + 1, time_ns / 1e9, loss))
+                if not round % PACK_EVERY:
+                    self._rounds.pack()
+            case Evaluated():
+                self.evaluations.append(self._row(event))
+            case Tested(round=round, measured=measured):
+                self.test = {"round": round + 1, **measured}
+
+    def _row(self, event: Evaluated) -> Row:
+        """`loss` is the mean over the rounds since the last evaluation."""
+        done = event.round + 1
+        recent = self._rounds.column(2, self._judged_rounds, done)
+        self._judged_rounds = done
+        return {
+            "round": done,
+            "epoch": done / self._per_epoch,
+            "time_s": event.time_ns / 1e9,
+            "bytes_up": event.bytes_up,
+            "bytes_down": event.bytes_down,
+            "loss": sum(recent) / len(recent),
+            **event.measured,
+            "best": event.best,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """All rows, for a checkpoint."""
+        return {
+            "rounds": self._rounds.columns(),
+            "evaluations": [dict(row) for row in self.evaluations],
+            "judged": self._judged_rounds,
+        }
+
+    def restore(self, state: Any) -> None:
+        """Go back to the rows of a checkpoint."""
+        self._rounds = LongList.of_columns(ROUND, state["rounds"])
+        self.evaluations[:] = state["evaluations"]
+        self.test = {}
+        self._judged_rounds = state["judged"]

@@ -1,0 +1,107 @@
+"""A checkpoint as bytes: whose it is, a party's state, and a seal that shows any damage.
+
+    magic      8 bytes
+    SHA-256    32 bytes, over all that follows
+    lengths    of the three parts that follow, 4 + 8 + 8 bytes
+    header     msgpack: format, job digest, party, round, run, attempt
+    structure  msgpack: the tree, with names where its tensors belong
+    tensors    safetensors
+
+No part of it is believed before the seal is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from pathlib import Path
+
+import msgspec
+
+from colonnade.record.tree import StateError, Tree, decode, encode
+
+FORMAT = 2
+
+_MAGIC = b"COLONNA\n"
+_LENGTHS = struct.Struct("<IQQ")
+_BODY = len(_MAGIC) + hashlib.sha256().digest_size
+_HEADER_MAX = 65_536
+
+
+class Header(msgspec.Struct, frozen=True):
+    """Whose checkpoint it is."""
+
+    format: int
+    digest: str = ""
+    """Of the job."""
+    party: str = ""
+    round: int = -1
+    run: str = ""
+    attempt: str = ""
+    """Which of the run's attempts reached the round."""
+
+
+def pack(header: Header, tree: Tree) -> list[bytes]:
+    """A checkpoint in pieces, to be written one after the other.
+
+    >>> unpack(b"".join(pack(Header(FORMAT, "d1", "bank", 80), {"round": 80})))
+    (Header(format=2, digest='d1', party='bank', round=80, run='', attempt=''), {'round': 80})
+    """
+    from safetensors.torch import save
+
+    structure, aside = encode(tree)
+    head, tensors = msgspec.msgpack.encode(header), save(aside)
+    lengths = _LENGTHS.pack(len(head), len(structure), len(tensors))
+    parts = [lengths, head, structure, tensors]
+    checksum = hashlib.sha256()
+    for part in parts:
+        checksum.update(part)
+    return [_MAGIC + checksum.digest(), *parts]
+
+
+def unpack(data: bytes) -> tuple[Header, Tree]:
+    """The header and the tree of a checkpoint; a StateError says what is wrong with it."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    body = memoryview(data)[_BODY:]
+    _judge(data[:_BODY], hashlib.sha256(body).digest())
+    header, start, middle, end = _read_header(body)
+    if end != len(body):
+        raise StateError("its parts do not make up the whole")
+    try:
+        tensors = load(bytes(body[middle:]))
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError, AssertionError):
+        raise StateError("its tensors cannot be read") from None
+    return header, decode(bytes(body[start:middle]), tensors)
+
+
+def _judge(top: bytes, checksum: bytes) -> None:
+    if len(top) < _BODY or not top.startswith(_MAGIC):
+        raise StateError("it does not begin as a checkpoint does")
+    if top[len(_MAGIC) :] != checksum:
+        raise StateError("its checksum differs")
+
+
+def _read_header(body: bytes | memoryview) -> tuple[Header, int, int, int]:
+    """The header, where the structure and the tensors begin, and where they end."""
+    try:
+        head, structure, tensors = _LENGTHS.unpack_from(body)
+        start = _LENGTHS.size + head
+        header = msgspec.msgpack.decode(body[_LENGTHS.size : start], type=Header)
+    except (struct.error, msgspec.MsgspecError, ValueError):
+        raise StateError("its header cannot be read") from None
+    return header, start, start + structure, start + structure + tensors
+
+
+def inspect(path: Path, round: int) -> tuple[Header | None, str]:
+    """The header of a sound checkpoint; else None, and what is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            top = file.read(_BODY)
+            _judge(top, hashlib.file_digest(file, "sha256").digest())
+            file.seek(_BODY)
+            header = _read_header(file.read(_HEADER_MAX))[0]
+    except StateError as error:
+        return None, str(error)
+    return (header, "") if header.round == round else (None, f"it is of round {header.round}")

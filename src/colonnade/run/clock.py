@@ -1,0 +1,176 @@
+"""A job's clock without its learning: what a method costs in time and bytes on a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from colonnade.errors import JobError
+from colonnade.job.records import Job
+from colonnade.learn.build import DTYPES
+from colonnade.learn.null import NullActive, NullPassive, Record
+from colonnade.models.top import build_top
+from colonnade.party.active import Active
+from colonnade.party.passive import Passive
+from colonnade.party.session import Seat
+from colonnade.party.setup import Setup
+from colonnade.party.world import World
+from colonnade.record.checkpoints import Store
+from colonnade.record.history import Row
+from colonnade.record.metrics import METRICS, Metric
+from colonnade.record.run import EVALUATION_FIELDS, Run
+from colonnade.record.sizes import Sizes
+from colonnade.run.arguments import as_job, check_count, check_widths
+from colonnade.run.naming import method_name
+from colonnade.run.setup import Contract
+from colonnade.run.simulate import record, run_parties
+from colonnade.sim.kernel import Simulator
+from colonnade.sim.links import Rule
+
+
+def simulate_clock(
+    job: Job | str | Path,
+    rows: int,
+    widths: Mapping[str, int],
+    *,
+    outputs: int = 1,
+    rules: Sequence[Rule] = (),
+) -> Run:
+    """Run a job's messages and clock with null learners: nothing is computed or evaluated.
+
+    `rows` is the number of training rows. `widths` gives every party's embedding width; a width
+    of 0 makes the active party label-only. `outputs` is the width of the prediction,
+    which snapshots of the top model depend on.
+
+    >>> from colonnade.job import load
+    >>> job = load("digits", ["train.rounds=3"])
+    >>> run = simulate_clock(job, rows=1000, widths={"clinic": 16, "lab": 16, "insurer": 16})
+    >>> run.rounds, run.status
+    (3, 'end')
+    """
+    job = as_job(job)
+    check_count("rows", rows)
+    check_widths(job, widths)
+    train = msgspec.structs.replace(job.train, evaluate_every="never", stop="end", patience=None)
+    contract = Contract.of(msgspec.structs.replace(job, train=train), rows, 0, widths)
+    present = {name: width for name, width in widths.items() if width}
+    top: list[tuple[int, ...]] = []
+    if contract.method.exchange.shares_labels:
+        parameters = build_top(job.top, present, outputs).parameters()
+        top = [tuple(parameter.shape) for parameter in parameters]
+    dtype = DTYPES[train.dtype]
+    labels = dtype if outputs == 1 else torch.int64
+    sizes = Sizes(present, contract.rows, dtype, top, labels)
+    return _clocked(contract, sizes, METRICS["accuracy"], Record(), rules)
+
+
+def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> Run:
+    """The same training on another network, or at other speeds, without training it again.
+
+    `job` may differ from the run's own in `network`, `compute` and `limits`. What was learnt and
+    measured is taken from the run; time, idle shares and traffic are found out anew, message by
+    message. Only for methods whose weights do not depend on the clock, such as `fedsgd`, `fedbcd`
+    and `cvfl`.
+
+    >>> from colonnade.job import load, with_sets
+    >>> from colonnade.run.simulate import simulate
+    >>> job = load("digits", ["train.epochs=1"])
+    >>> far = with_sets(job, "network.latency=1s")
+    >>> reclock(simulate(job), far).time_s == simulate(far).time_s
+    True
+    """
+    given: Any = run
+    if not isinstance(given, Run):
+        kind = type(given).__name__
+        raise JobError(f"the run is of type {kind}: give what cn.simulate returned, then the job")
+    job = as_job(job)
+    own = msgspec.structs.replace(
+        run.job, network=job.network, compute=job.compute, limits=job.limits
+    )
+    if own != job:
+        raise JobError(
+            "a run can be clocked again only for its own job with another network, other speeds "
+            "or limits: simulate the other job"
+        )
+    if run.status == "interrupted":
+        raise JobError("a run that was interrupted has no end to clock: simulate the job instead")
+    if run.sizes is None:
+        raise JobError("a run over the network has its own clock: simulate the job instead")
+    widths = {name: run.sizes.widths.get(name, 0) for name in job.parties}
+    rows = run.sizes.rows
+    contract = Contract.of(job, rows["train"], rows["test"], widths, rows["validation"])
+    if contract.method.by_clock:
+        raise JobError(
+            f"what {method_name(job)} learns depends on how long things take: simulate the job "
+            "instead"
+        )
+    figures = [
+        {name: value for name, value in row.items() if name not in EVALUATION_FIELDS.keys() - KEPT}
+        for row in run.history
+    ]
+    losses = [row["loss"] for row in run.losses]
+    clocked = _clocked(contract, run.sizes, run.metric, Record(losses, figures, run.test), rules)
+    parties = {
+        name: replace(
+            party,
+            weights=run.parties[name].weights,
+            best_weights=run.parties[name].best_weights,
+            preprocessing=run.parties[name].preprocessing,
+            classes=run.parties[name].classes,
+            efforts=run.parties[name].efforts,
+        )
+        for name, party in clocked.parties.items()
+    }
+    return replace(clocked, losses=_same(run.losses, clocked.losses), parties=parties)
+
+
+def _same(known: Sequence[Row], clocked: Sequence[Row]) -> list[Row]:
+    """The rows of a training, at the times of another clock."""
+    return [row | {"time_s": new["time_s"]} for row, new in zip(known, clocked, strict=True)]
+
+
+KEPT = {"validation_loss", "test_loss"}
+"""What an evaluation measures beside metrics; the rest of its row is about time and traffic."""
+
+
+def _clocked(
+    contract: Contract, sizes: Sizes, metric: Metric, measured: Record, rules: Sequence[Rule]
+) -> Run:
+    job = contract.job
+    simulator = Simulator(job, rules)
+    seats = null_seats(contract, sizes, metric, measured)
+    status, parties = run_parties(simulator, seats, None)
+    return record(contract, metric, status, simulator, parties, sizes, {})
+
+
+def null_seats(
+    contract: Contract,
+    sizes: Sizes,
+    metric: Metric,
+    measured: Record,
+    stores: Mapping[str, Store] | None = None,
+) -> dict[str, Seat]:
+    """Everybody's place, with learners that learn nothing."""
+    own = contract.methods()
+
+    def active(world: World, setup: Setup) -> Active:
+        learner = NullActive(world.me, own, sizes, measured)
+        return Active(world, setup, learner, contract.evaluations(metric))
+
+    def passive(world: World, setup: Setup) -> Passive:
+        return Passive(world, setup, NullPassive(world.me, own[world.me], sizes))
+
+    return {
+        name: contract.seat(
+            name,
+            active if name == contract.job.active else passive,
+            (stores or {}).get(name),
+            sizes.known,
+        )
+        for name in contract.job.parties
+    }

@@ -1,0 +1,295 @@
+"""What a job will send and take, and how long that lasts, before the first byte is sent.
+
+The real programs of all parties run in virtual time, with learners that learn nothing, over the
+links that the job states. Their ledger is the forecast. Of a short job that is the whole of it, so
+that under a lock-step method the party's own ledger will say the same at the end. A long job is
+worked out from its first rounds.
+
+A few numbers that travel are known only later, such as which round was the best: `Evaluate`,
+`Finish` and, at a passive party, `Welcome` can differ by a few bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+import torch
+
+from colonnade.job.records import Compute, Job, Link, Train
+from colonnade.learn.build import DTYPES
+from colonnade.learn.null import Record
+from colonnade.learn.passive import EVALUATION_ROWS
+from colonnade.models.top import build_top
+from colonnade.net.link import Emulation
+from colonnade.record.metrics import METRICS
+from colonnade.record.sizes import Sizes
+from colonnade.run.assumed import assumed_objective
+from colonnade.run.ceiling import Most, ceiling
+from colonnade.run.clock import null_seats
+from colonnade.run.participant import Participant
+from colonnade.run.setup import Contract
+from colonnade.run.simulate import run_parties
+from colonnade.sim.kernel import Simulator
+from colonnade.sim.world import SimulatedWorld
+from colonnade.units import NS_PER
+from colonnade.wire.ledger import Direction, Entry, Ledger
+from colonnade.wire.messages import Message
+
+MESSAGE_NS, PLAIN_NS, PACKED_NS = 50_000, 1, 20
+"""Roughly what a message takes to simulate, and each component in it, plain or compressed."""
+WHOLE_NS = 4 * NS_PER["s"]
+"""A job that takes longer than this to simulate is worked out from its first rounds."""
+EVALUATED_MAX = 8 * EVALUATION_ROWS
+JUDGED_MAX = 50_000_000
+"""Rows, and components, of an evaluation; one that has more is scaled up from fewer rows."""
+ROUNDLY = ("Embedding", "Gradient", "Snapshot", "Status")
+"""The kinds that cross in every round."""
+EXACT = ("Embedding", "EvaluationEmbedding")
+"""The kinds of which a passive party sends as much as it may, where all go through all rounds."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What one party's ledger will say at the end of a job that nothing disturbs."""
+
+    entries: list[Entry]
+    most: Most | None
+    """At a passive party: the most that can leave of each kind that carries data."""
+    rounds: int
+    per_epoch: int
+    time_s: float | None
+    """On the links and with the computing that are stated; None where no link is."""
+    about: bool
+    """Whether the counts are only near what will be."""
+    sampled: int | None
+    """The first rounds from which the rest was worked out; None where all were run."""
+    widths: dict[str, int]
+    """How wide every party's embedding is, or is assumed to be."""
+    classes: int
+    """How many classes there are, or are assumed to be."""
+
+    def a_round(self, entry: Entry) -> tuple[float, float] | None:
+        """Messages and bytes in the mean of all rounds; None for what is not part of a round."""
+        if entry["kind"] not in ROUNDLY:
+            return None
+        return entry["messages"] / self.rounds, entry["bytes"] / self.rounds
+
+
+def forecast(me: Participant, emulation: Emulation | None = None) -> Forecast:
+    """Say what a party will send and take in a job, and how long that lasts.
+
+    `emulation` is a link to be assumed in the place of the one that the job states.
+
+    >>> from colonnade.job import load
+    >>> from colonnade.run.participant import participant
+    >>> found = forecast(participant(load("digits", ["train.rounds=5"]), "lab"))
+    >>> [(e["kind"], e["messages"]) for e in found.entries if e["direction"] == "sent"]
+    [('Embedding', 5), ('EvaluationEmbedding', 2), ('Finish', 1), ('Hello', 1)]
+    """
+    scene = _Scene.of(me, emulation)
+    whole = scene.contract(scene.job.train)
+    sampled = scene.sample(whole)
+    seen = scene.run(whole) if sampled is None else scene.extrapolate(whole, sampled)
+    stated = any(link != Link() for link in links(me, emulation).values())
+    most = None if me.leads else ceiling(me)
+    if most is not None and me.method.quorum.in_step:
+        # Nothing of this rests on the clock, so that it is exact even where the rest is not.
+        seen = seen.exactly(me.job.active, most)
+    return Forecast(
+        entries=seen.entries(),
+        most=most,
+        rounds=whole.rounds,
+        per_epoch=whole.plan.per_epoch,
+        time_s=seen.time_s if stated else None,
+        about=me.method.by_clock or sampled is not None,
+        sampled=sampled,
+        widths=scene.widths,
+        classes=assumed_objective(me).classes,
+    )
+
+
+def links(me: Participant, emulation: Emulation | None = None) -> dict[str, Link]:
+    """The links that a party has, as stated, by the passive party at one end of each.
+
+    >>> from colonnade.job import load
+    >>> from colonnade.run.participant import participant
+    >>> links(participant(load("digits"), "lab"))["lab"].latency
+    '100ms'
+    """
+    own = me.job.passives if me.leads else (me.me,)
+    if emulation is None:
+        return {name: me.job.network.of(name) for name in own}
+    rate = emulation.rate_bits
+    line = Link(
+        latency=f"{emulation.latency_ns}ns", bandwidth=None if rate is None else f"{rate}bit"
+    )
+    return dict.fromkeys(own, line)
+
+
+class LinkedWorld(SimulatedWorld):
+    """A simulated world in which greeting and evaluation take their time on the link too."""
+
+    async def send(self, to: str, message: Message) -> None:
+        """As over a network: nothing arrives at once."""
+        depth, self._off_clock = self._off_clock, 0
+        try:
+            await super().send(to, message)
+        finally:
+            self._off_clock = depth
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a simulation counted at the party: messages and bytes by peer, direction and kind."""
+
+    counts: Mapping[tuple[str, Direction, str], tuple[float, float]]
+    time_s: float
+
+    def plus(self, less: _Seen, more: _Seen, times: float, larger: float = 1) -> _Seen:
+        """With so many times what `more` has beyond `less`: of a kind of which both have as many
+        messages there is no more. Embeddings of an evaluation are so many times `larger`."""
+        counts = dict(self.counts)
+        for key, (messages, size) in more.counts.items():
+            known, known_size = less.counts.get(key, (0, 0))
+            if messages != known:
+                factor = times * (larger if key[2] == "EvaluationEmbedding" else 1)
+                before, before_size = counts.get(key, (0, 0))
+                counts[key] = (
+                    before + factor * (messages - known),
+                    before_size + factor * (size - known_size),
+                )
+        return _Seen(counts, self.time_s + times * larger * (more.time_s - less.time_s))
+
+    def exactly(self, peer: str, most: Most) -> _Seen:
+        """With what is known for certain of embeddings that are sent."""
+        known: dict[tuple[str, Direction, str], tuple[float, float]] = {
+            (peer, "sent", kind): most[kind] for kind in most if kind in EXACT
+        }
+        return _Seen({**self.counts, **known}, self.time_s)
+
+    def entries(self) -> list[Entry]:
+        """As rows of a ledger."""
+        rows = [
+            Entry(peer=p, direction=d, kind=k, purpose="control", messages=round(m), bytes=round(b))
+            for (p, d, k), (m, b) in self.counts.items()
+        ]
+        return Ledger.of(rows).entries()
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """A job with null learners, as one party can know it."""
+
+    me: Participant
+    job: Job
+    widths: dict[str, int]
+
+    @classmethod
+    def of(cls, me: Participant, emulation: Emulation | None) -> _Scene:
+        """On the stated links, to the end of the job, with nothing measured on this machine."""
+        job, own = me.job, me.bottom.width
+        costs = {}
+        for name in job.parties:
+            given = job.compute.of(name)
+            measured = [w for w in given.__struct_fields__ if getattr(given, w) == "measured"]
+            costs[name] = msgspec.structs.replace(given, **dict.fromkeys(measured, "0ms"))
+        stated = msgspec.structs.replace(
+            job,
+            train=msgspec.structs.replace(job.train, stop="end", patience=None),
+            compute=Compute(overrides=costs),
+            network=msgspec.structs.replace(
+                job.network, overrides=job.network.overrides | links(me, emulation)
+            ),
+        )
+        declared = {name: party.width for name, party in job.parties.items()} | {me.me: own}
+        widths = {name: own or 1 if width is None else width for name, width in declared.items()}
+        return cls(me, stated, widths)
+
+    def contract(self, train: Train, rows_max: int | None = None) -> Contract:
+        """The contract of the job with another `[train]`, and perhaps with fewer rows."""
+        part = self.me.part
+        counts = part.train_count, part.test_count, part.validation_count
+        if rows_max is not None:
+            least = max(rows_max, train.batch_size)
+            counts = min(counts[0], least), min(counts[1], rows_max), min(counts[2], rows_max)
+        job = msgspec.structs.replace(self.job, train=train)
+        contract = Contract.of(job, counts[0], counts[1], self.widths, counts[2])
+        return replace(contract, clocked=False)
+
+    def run(self, contract: Contract) -> _Seen:
+        """Run everybody's program, and see what this party's ledger says."""
+        # Each evaluation is the best so far: its number is then as long as it can be.
+        rising = [{"accuracy": float(n), "full_loss": 0.0} for n in range(len(contract.schedule))]
+        simulator = Simulator(contract.job, world=LinkedWorld)
+        seats = null_seats(
+            contract,
+            self._sizes(contract),
+            METRICS["accuracy"],
+            Record(evaluations=rising),
+        )
+        run_parties(simulator, seats, None)
+        rows = simulator.worlds[self.me.me].ledger.entries()
+        counts = {(r["peer"], r["direction"], r["kind"]): (r["messages"], r["bytes"]) for r in rows}
+        return _Seen(counts, simulator.now_ns / NS_PER["s"])
+
+    def _sizes(self, contract: Contract) -> Sizes:
+        job, objective, labels = contract.job, assumed_objective(self.me), self.me.part.labels
+        present = {name: width for name, width in self.widths.items() if width}
+        top: list[tuple[int, ...]] = []
+        if contract.method.exchange.shares_labels and job.top.kind not in ("agg", "dot"):
+            parameters = build_top(job.top, present, objective.outputs).parameters()
+            top = [tuple(parameter.shape) for parameter in parameters]
+        dtype = DTYPES[job.train.dtype]
+        return Sizes(
+            widths=present,
+            rows=contract.rows,
+            evaluates_plain=contract.job.train.evaluate_plain,
+            dtype=dtype,
+            top=top,
+            labels=torch.int64 if objective.name == "cross_entropy" else dtype,
+            weighted=labels is not None and labels.weights is not None,
+            known=objective.known(self.me.part.fingerprint),
+        )
+
+    def sample(self, whole: Contract) -> int | None:
+        """How many rounds to work out the job from; None where it is short enough to be run."""
+        passives, across = len(self.job.passives), sum(self.widths.values())
+        copies = passives if whole.method.exchange.shares_labels else 2
+        packs = any("compress" in own.composition() for own in whole.methods().values())
+        component_ns = PACKED_NS if packs else PLAIN_NS
+        components = copies * across * whole.plan.batch_size
+        round_ns = 2 * passives * MESSAGE_NS + components * component_ns
+        judged = across * max(_judged_rows(whole), whole.test_count)
+        judgements_ns = judged * component_ns * len(whole.schedule)
+        if judged <= JUDGED_MAX and whole.rounds * round_ns + judgements_ns <= WHOLE_NS:
+            return None
+        rounds = max(1, min(whole.rounds // 2, WHOLE_NS // 4 // round_ns))
+        return rounds - rounds % whole.plan.per_epoch if rounds > whole.plan.per_epoch else rounds
+
+    def extrapolate(self, whole: Contract, rounds: int) -> _Seen:
+        """The whole job in a straight line through two beginnings of it, and one evaluation."""
+
+        def beginning(rounds: int, every: str, rows_max: int | None = None) -> Contract:
+            train = msgspec.structs.replace(
+                self.job.train, epochs=None, rounds=rounds, evaluate_every=every
+            )
+            return self.contract(train, rows_max)
+
+        short, double = (self.run(beginning(rounds * times, "never")) for times in (1, 2))
+        seen = double.plus(short, double, whole.rounds / rounds - 2)
+        if judgements := len(whole.schedule):
+            once, twice = (beginning(2, f"{n} rounds", EVALUATED_MAX) for n in (2, 1))
+            larger = _judged_rows(whole) / _judged_rows(once)
+            before = self.run(once)
+            seen = seen.plus(before, self.run(twice), judgements, larger)
+            if whole.schedule.tests:
+                untested = self.run(replace(once, test_count=0))
+                seen = seen.plus(untested, before, 1, whole.test_count / once.test_count)
+        return seen
+
+
+def _judged_rows(contract: Contract) -> int:
+    """How many rows an evaluation asks for."""
+    return sum(contract.rows[split] for split in contract.schedule.splits)

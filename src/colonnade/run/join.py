@@ -1,0 +1,261 @@
+"""A party takes part in a job over the network, from its start to its last file."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from colonnade.errors import AbsentError, FailedError
+from colonnade.job.files import dumps
+from colonnade.job.party_file import public_job
+from colonnade.job.running import Timeouts
+from colonnade.job.terms import identity
+from colonnade.net.detector import Report, Watch, new_generation, new_incarnation, wall_ns
+from colonnade.net.link import Emulation
+from colonnade.net.party import Address, run_connected
+from colonnade.party.session import Seat, attend
+from colonnade.party.setup import Outcome
+from colonnade.party.world import Over
+from colonnade.record.chain import Chain, reconcile
+from colonnade.record.checkpoints import FileStore
+from colonnade.record.events import Subscriber
+from colonnade.record.party_folder import PartyFolder
+from colonnade.record.private import write_whole
+from colonnade.record.run import PartyRun, Run
+from colonnade.run.participant import Participant
+from colonnade.run.releases import Counter
+from colonnade.run.simulate import with_efforts
+from colonnade.run.surroundings import NotedStore, PartyWorld
+from colonnade.tls.identity import Identity
+from colonnade.tls.keyring import Keyring
+from colonnade.wire.fault import Fault
+from colonnade.wire.ledger import Entry
+
+DONE_STATUS = "done"
+KEPT_BEFORE = "the result of this party was kept before"
+ENDS = {"end": "all rounds are done", "target": "the target is reached"}
+"""How a job may end well, in words."""
+DISK_FAULTS = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
+    *(errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how a party takes part."""
+
+    address: Address
+    identity: Keyring | Identity
+    folder: PartyFolder
+    report: Report
+    emulation: Emulation | None = None
+    observers: Sequence[Subscriber] = ()
+
+
+@dataclass
+class Joined:
+    """What became of a party's part."""
+
+    status: str
+    """Why the job ended: `end`, `target`, `patience`, `diverged`; or `done`, where the party was
+    away at the end, or came back after it, and its result had been kept before."""
+    folder: Path
+    rounds: int
+    differences: dict[str, list[str]] = field(default_factory=dict)
+    """Where a peer's count of what crossed differs from this party's, by peer."""
+    run: Run | None = None
+    """At the active party: the training in figures, as far as one party knows them."""
+    fault: Fault | None = None
+    """What was wrong, where it diverged."""
+
+
+def take_part(me: Participant, place: Place) -> Joined:
+    """Take part in a job; returns when it is over for everybody."""
+    return _Part(me, place).run()
+
+
+class _Part:
+    def __init__(self, me: Participant, place: Place) -> None:
+        self.me = me
+        self.place = place
+        folder, job = place.folder, me.job
+        same = identity(me.terms)
+        self.chain = Chain.open(folder.chain, me.me, same, wall_ns())
+        elapsed_ns = max(0, wall_ns() - folder.remember("started_ns", wall_ns()))
+        self.watch = Watch(self._timeouts(), place.report, self.chain, elapsed_ns)
+        kept = FileStore(folder.checkpoints, me.me, same, job.recovery.keep)
+        forgives = job.recovery.on_disk_fault == "go_on"
+        self.store = NotedStore(kept, self.watch, self.chain, forgives)
+        contract = me.contract(dict.fromkeys(job.parties, 1))
+        self.per_epoch = contract.plan.per_epoch
+        self.chosen_on = contract.schedule.chosen_on
+        self.run_: Run | None = None
+        self.fault: Fault | None = None
+        write_whole(folder.path / "job.toml", dumps(public_job(job)))
+
+    def run(self) -> Joined:
+        """All of it."""
+        place, me = self.place, self.me
+        self.watch.note(f"{me.me} starts", again=0 if self.chain.entries > 1 else None)
+        self.world = PartyWorld(
+            me.job,
+            me.me,
+            self.watch,
+            incarnation=new_incarnation(),
+            emulation=place.emulation,
+            policy=me.policy,
+            generation=new_generation(),
+        )
+        self.world.receipt = self._receipt
+        self.world.releases = None if me.leads else self._counter()
+        self.seat = me.seat(self.store)
+        self.world.subscribers = place.observers
+        self.seat.conclude = self._conclude
+        self.seat.goes_on = self._goes_on
+        self.seat.settled = place.folder.complete
+        self.place.report.follows(self.seat)
+        try:
+            status = run_connected(self.world, place.address, place.identity, self._attend)
+            differences = self._reconcile()
+            why = "" if self.fault is None else f", {self.fault}"
+            self.watch.note(f"ends: {ENDS.get(status, status)}{why}")
+        finally:
+            self.chain.close()
+        program = self.seat.program
+        rounds = place.folder.rounds if program is None else program.view.round
+        return Joined(status, place.folder.path, rounds, differences, self.run_, self.fault)
+
+    def _timeouts(self) -> Timeouts:
+        """A passive party that has its result waits for the active one no longer than for a
+        goodbye: only that is missing, and perhaps nobody is there to say it."""
+        timeouts = self.me.job.timeouts
+        if self.me.leads or not self.place.folder.is_done:
+            return timeouts
+        return msgspec.structs.replace(timeouts, join=timeouts.finish)
+
+    def _counter(self) -> Counter:
+        """The releases, with those of earlier processes; the ledger has them."""
+        before: dict[str, int] = {}
+        for (_, way, kind), (messages, _) in self.chain.before.items():
+            if way == "sent":
+                before[kind] = before.get(kind, 0) + messages
+        counter = Counter(self.me.allowance(), before)
+        if not self.place.folder.is_done:
+            counter.check()
+        return counter
+
+    async def _attend(self) -> str:
+        try:
+            outcome = await attend(self.world, self.seat)
+            self.fault = outcome.fault
+            return outcome.reason
+        except OSError as error:
+            if error.errno not in DISK_FAULTS:
+                raise
+            raise FailedError(
+                f"the run folder {self.place.folder.path} cannot be written ({error.strerror}): "
+                "mend the disk, then start the same command again"
+            ) from None
+        except Over as news:
+            if not self.place.folder.is_done:
+                raise
+            self.watch.note(f"{news}; {KEPT_BEFORE}")
+            self.place.folder.complete()
+            return DONE_STATUS
+        except AbsentError as absent:
+            # Once the parties have begun again, they need each other to the end.
+            if not self.place.folder.is_done or self.seat.program is not None:
+                raise
+            self.watch.note(f"{absent}; {KEPT_BEFORE}, and only a goodbye is missing")
+            return DONE_STATUS
+
+    def _goes_on(self, start: int) -> None:
+        if not self.world.begun_ns:
+            now_ns = self.watch.now()
+            # A clock that was set back must not make the time negative.
+            self.world.start_clock(min(now_ns, self.place.folder.remember("begun_ns", now_ns)))
+        if self.world.roster.begun_again or start:
+            where = f"the end of round {start}" if start else "the beginning"
+            self.watch.note(f"goes on from {where}", again=start if start else None)
+
+    def _receipt(self, peer: str) -> bytes:
+        entries = self.world.ledger.entries()
+        return msgspec.json.encode([entry for entry in entries if entry["peer"] == peer])
+
+    def _reconcile(self) -> dict[str, list[str]]:
+        """Compare the peers' receipts with the own ledger; they come from outside."""
+        mine = self.world.ledger.entries()
+        found: dict[str, list[str]] = {}
+        for peer, receipt in self.world.goodbyes.items():
+            try:
+                theirs = msgspec.json.decode(receipt, type=list[Entry])
+                found[peer] = reconcile(mine, self.me.me, theirs, peer)
+            except msgspec.MsgspecError:
+                found[peer] = [f"the receipt of {peer} cannot be read"]
+            for sentence in found[peer]:
+                self.watch.note(sentence)
+        self.place.folder.reconciled(found)
+        return found
+
+    def _conclude(self, outcome: Outcome) -> None:
+        """Keep the result."""
+        me, world, view = self.me, self.world, outcome.view
+        columns = me.part.columns
+        own = PartyRun(
+            fresh=view.fresh,
+            local=view.local,
+            in_flight_max=view.in_flight_max,
+            efforts=view.efforts,
+            actions=view.actions,
+            busy_s=world.timeline.busy_ns() / 1e9,
+            idle_s=world.timeline.total_ns("wait") / 1e9,
+            ledger=world.ledger.entries(),
+            spans=world.timeline,
+            weights=outcome.weights,
+            best_weights=outcome.best_weights,
+            preprocessing=None if columns.preprocessor is None else columns.preprocessor.to_json(),
+            classes=() if me.part.labels is None else me.part.labels.names,
+        )
+        facts: dict[str, Any] = {
+            "party": me.me,
+            "role": me.job.parties[me.me].role,
+            "status": outcome.reason,
+            "rounds": view.round,
+            "per_epoch": self.per_epoch,
+            "time_s": view.finished_ns / 1e9,
+            "refusals": self.watch.refusals,
+        }
+        if me.leads:
+            self.run_ = self._run(outcome, own)
+            self.run_.save_history(self.place.folder.path)
+            summary = msgspec.json.format(msgspec.json.encode(self.run_.summary()), indent=1)
+            write_whole(self.place.folder.path / "summary.json", summary.decode() + "\n")
+        self.place.folder.save(own, facts)
+
+    def _run(self, outcome: Outcome, own: PartyRun) -> Run:
+        history = outcome.history
+        assert history is not None
+        return Run(
+            job=public_job(self.me.job),
+            composition=self.me.method.composition(),
+            metric=self.me.metrics[0],
+            status=outcome.reason,
+            rounds=outcome.view.round,
+            per_epoch=self.per_epoch,
+            time_s=outcome.view.finished_ns / 1e9,
+            history=history.evaluations,
+            test=history.test,
+            chosen_on=self.chosen_on,
+            losses=with_efforts(history.rounds, {self.me.me: outcome.view.efforts}),
+            sizes=None,
+            parties={self.me.me: own},
+        )
+
+
+__all__ = ["Joined", "Place", "Seat", "take_part"]

@@ -1,0 +1,250 @@
+"""All parties of a job as processes of their own on this computer, over mTLS on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow.parquet as pq
+from safetensors import SafetensorError
+
+from colonnade import methods
+from colonnade.errors import FailedError, RequestError, StoppedError
+from colonnade.job.files import dumps
+from colonnade.job.party_file import PartyFile, own_job
+from colonnade.job.records import Job
+from colonnade.net.link import Emulation
+from colonnade.record.folder import check_folder
+from colonnade.record.history import Row
+from colonnade.record.metrics import METRICS
+from colonnade.record.party_folder import is_complete, is_done, read_party
+from colonnade.record.private import write_whole
+from colonnade.record.run import ROUND_FIELDS, Run
+from colonnade.run.arguments import as_job, check_count
+from colonnade.run.naming import check_names
+from colonnade.run.processes import Children, Said
+from colonnade.run.provision import check_keys, new_keys, provide
+from colonnade.run.simulate import with_efforts
+
+# With -P: else whatever lies in the current folder would take the place of a library.
+JOIN = (sys.executable, "-P", "-m", "colonnade", "join")
+LISTEN_S = 0.2
+"""How often we look whether somebody wants us to stop."""
+GRACE_S = 3.0
+"""How long the others may take to end by themselves when one party has failed. Where one has
+stopped they save what they have, and may take as long as for a goodbye (`timeouts.finish`)."""
+OnSaid = Callable[[Said], None]
+"""Is told every line that a party writes."""
+
+
+def launch(
+    job: Job | str | Path,
+    *,
+    out: str | Path | None = None,
+    files: Mapping[str, PartyFile] | None = None,
+    keys: str | Path | None = None,
+    emulate: str | None = None,
+    threads: int = 1,
+    on_said: OnSaid | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Run:
+    """Train a job with every party in a process of its own, connected over mTLS on loopback.
+
+    Every party runs `colonnade join`. Secret seeds are derived as in a simulation, so a method in
+    which all go in step learns the same, to the bit; times are those of the wall clock.
+
+    Args:
+        job: the job, as a record or from `colonnade.load`; or a job file, or a built-in name.
+        out: the run folder, with every party's own below `parties`. A run there that was
+            interrupted goes on; one that is complete is read.
+        files: the files of those parties that have one.
+        keys: a folder of certificates made by `colonnade keys`; by default they are made for this
+            run only.
+        emulate: a slower line than this computer's, as in `"latency=50ms,rate=300mbit"`.
+        threads: of torch, for each party.
+        on_said: is told every line that a party writes.
+        should_stop: asked now and then; when true, all parties save what they have and end.
+
+    Example:
+        >>> from colonnade.job import load
+        >>> launch(load("digits"), keys="nowhere")
+        Traceback (most recent call last):
+        colonnade.errors.RequestError: there is no certificate of clinic in nowhere: make one \
+with colonnade keys issue nowhere --party clinic
+    """
+    job = as_job(job)
+    check_count("threads", threads)
+    for name in job.parties:
+        file = (files or {}).get(name)
+        own = job if file is None else own_job(job, name, file)
+        check_names(own, [name], thorough=False)
+    if emulate is not None:
+        Emulation.parse(emulate)
+    with TemporaryDirectory(prefix="colonnade-") as name:
+        private = Path(name)
+        folder = private / "run" if out is None else Path(out)
+        claim(folder, job)
+        if not finished(folder, job):
+            alliance = new_keys(job, private) if keys is None else check_keys(job, Path(keys))
+            given = provide(job, files or {}, private, alliance)
+            options = ["--threads", str(threads), "--launched"]
+            options += [] if emulate is None else ["--emulate", emulate]
+            commands = {
+                name: [*JOIN, *own, *options, "--out", str(own_folder(folder, name))]
+                for name, own in given.items()
+            }
+            _Launched(job, folder, on_said, should_stop).run(commands, threads)
+        try:
+            run = combine(folder, job)
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise FailedError(
+                f"the run in {folder} is damaged and cannot be read: {error}"
+            ) from None
+        if out is not None:
+            run.save_figures(folder)
+        _check_ledgers(folder, job)
+    return run
+
+
+def claim(folder: Path, job: Job) -> None:
+    """Make a run folder, unless a run of another job is in it."""
+    text = dumps(job)
+    check_folder(folder, "launch", text)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "job.toml", text)
+
+
+def finished(folder: Path, job: Job) -> bool:
+    """Whether the run in a folder is over for all parties."""
+    all_done = all(is_done(own_folder(folder, name)) for name in job.parties)
+    return all_done and is_complete(own_folder(folder, job.active))
+
+
+def own_folder(folder: Path, name: str) -> Path:
+    """A party's own folder within that of a run.
+
+    >>> own_folder(Path("runs/first"), "lab").as_posix()
+    'runs/first/parties/lab'
+    """
+    return folder / "parties" / name
+
+
+@dataclass
+class _Launched:
+    """The parties' processes from their start to their end."""
+
+    job: Job
+    folder: Path
+    on_said: OnSaid | None
+    should_stop: Callable[[], bool] | None
+    last_words: dict[str, str] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    """In the order in which they ended."""
+    asked: set[str] = field(default_factory=set)
+    """Who was asked to stop."""
+
+    def run(self, commands: Mapping[str, list[str]], threads: int) -> None:
+        """Start everybody, and return when all have done their part."""
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+        with Children() as children:
+            for name, command in commands.items():
+                children.start(name, command, environment)
+            while before := children.running:
+                for said in children.listen(LISTEN_S):
+                    self._hear(said)
+                ended = [name for name in before if name not in children.running]
+                self.failed += [name for name in ended if not self._has_done(name)]
+                if self.should_stop is not None and self.should_stop():
+                    self._stop(children)
+                if any(self._is_over(name, children) for name in self.failed):
+                    break
+            if self.failed and not finished(self.folder, self.job):
+                self._judge(children)
+
+    def _has_done(self, name: str) -> bool:
+        return is_complete(own_folder(self.folder, name))
+
+    def _hear(self, said: Said) -> None:
+        if said.is_error:
+            self.last_words[said.name] = said.text
+        if self.on_said is not None:
+            self.on_said(said)
+
+    def _stop(self, children: Children) -> None:
+        """The active party brings everybody to rest, and who is left then has not begun."""
+        active, running = self.job.active, children.running
+        for name in {active} & set(running) or running:
+            if name not in self.asked:
+                self.asked.add(name)
+                children.interrupt(name)
+
+    def _is_over(self, name: str, children: Children) -> bool:
+        """Whether the others have had their time to end, since this party has."""
+        stopped = children.code(name) == StoppedError.exit_code
+        grace_s = self.job.timeouts.ns("finish") / 1e9 if stopped else GRACE_S
+        return children.ended_for_s(name) > grace_s
+
+    def _judge(self, children: Children) -> None:
+        """Say what went wrong, where it began."""
+        if self.asked:
+            raise StoppedError("interrupted")
+        codes = {name: children.code(name) for name in self.failed}
+        sentences = {name: self._sentence(name, code) for name, code in codes.items()}
+        name = min(self.failed, key=lambda name: self._blames(sentences[name]))
+        kind = {2: RequestError, 130: StoppedError}.get(codes[name], FailedError)
+        raise kind(f"{name}: {sentences[name]}")
+
+    def _sentence(self, name: str, code: int) -> str:
+        if code < 0:
+            return f"its process was ended by {signal.Signals(-code).name}"
+        return self.last_words.get(name, "it ended without a word").removeprefix("colonnade: ")
+
+    def _blames(self, sentence: str) -> bool:
+        """Whether a party only tells what became of another."""
+        return any(sentence.startswith(f"{name} ") for name in self.job.parties)
+
+
+def combine(folder: Path, job: Job) -> Run:
+    """The run that the parties' folders hold together."""
+    read = {name: read_party(own_folder(folder, name)) for name in job.parties}
+    active, facts = own_folder(folder, job.active), read[job.active][1]
+    summary = json.loads((active / "summary.json").read_text())
+    efforts = {name: party.efforts for name, (party, _) in read.items()}
+    return Run(
+        job=job,
+        composition=methods.build(job.method).composition(),
+        metric=METRICS[summary["metric"]["name"]],
+        status=facts["status"],
+        rounds=facts["rounds"],
+        per_epoch=facts["per_epoch"],
+        time_s=max(own["time_s"] for _, own in read.values()),
+        history=pq.read_table(active / "history.parquet").to_pylist(),
+        test=summary["test"],
+        chosen_on=summary["metric"]["chosen_on"],
+        losses=with_efforts(_rounds(active / "rounds.parquet"), efforts),
+        sizes=None,
+        parties={name: party for name, (party, _) in read.items()},
+    )
+
+
+def _check_ledgers(folder: Path, job: Job) -> None:
+    """What one end of a link has sent the other must have received."""
+    for name in job.parties:
+        path = own_folder(folder, name) / "reconciliation.json"
+        # It is missing where the process was killed after its last word.
+        found: dict[str, list[str]] = json.loads(path.read_text()) if path.exists() else {}
+        sentences = [sentence for peer in found.values() for sentence in peer]
+        if sentences:
+            raise FailedError(f"the ledgers of both ends differ: {sentences[0]}")
+
+
+def _rounds(path: Path) -> list[Row]:
+    """The rounds as the active party knows them, without anybody's updates."""
+    rows: list[Row] = pq.read_table(path).select(list(ROUND_FIELDS)).to_pylist()
+    return rows

@@ -1,0 +1,82 @@
+"""What a job names is looked up before any data is read: methods, models, optimizers.
+
+Reading a large table takes long, and a slip of the pen should not have to wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from colonnade import methods, models
+from colonnade.errors import JobError
+from colonnade.job.records import Job
+from colonnade.learn.optim import check_tables
+from colonnade.methods.method import Method
+from colonnade.models.top import find_top
+
+
+def check_names(
+    job: Job,
+    parties: Iterable[str] | None = None,
+    *,
+    ready: Iterable[str] = (),
+    thorough: bool = True,
+) -> Method:
+    """The job's method, once everything is known that these parties (else all) would use.
+
+    Models that are `ready`, by party and `"top"`, are not the job's to name. A check that is not
+    `thorough` leaves out the values of options, for which torch has to load more.
+
+    >>> from colonnade.job import load
+    >>> check_names(load("digits", ["parties.lab.optimizer.name=adm"]))
+    Traceback (most recent call last):
+    colonnade.errors.JobError: parties.lab.optimizer: torch has no optimizer 'adm': did you mean \
+'adam'?
+    """
+    chosen, made = list(job.parties if parties is None else parties), set(ready)
+    method = methods.build(job.method)
+    for name in chosen:
+        own_method(method, job, name)
+    needs_top = job.active in chosen or method.exchange.shares_labels
+    if job.top.kind == "module" and needs_top and "top" not in made:
+        find_top(job.top)
+    for name in chosen:
+        party, where = job.parties[name], f"parties.{name}"
+        if name not in made:
+            models.find(party.model, f"{where}.model")
+        check_tables(party.optimizer, party.schedule, where, thorough)
+        if name == job.active and job.top.optimizer is not None:
+            check_tables(job.top.optimizer, None, "top", thorough)
+    return method
+
+
+def method_name(job: Job) -> str:
+    """The job's method and its options, to tell it from others in a comparison.
+
+    >>> from colonnade.job import load
+    >>> method_name(load("digits", method="fedbcd:updates=2"))
+    'fedbcd:updates=2'
+    """
+    options = (f":{key}={value}" for key, value in job.method.items() if key != "name")
+    return str(job.method.get("name", "fedsgd")) + "".join(options)
+
+
+def own_method(method: Method, job: Job, name: str) -> Method:
+    """The method with what a party has of its own."""
+    party = job.parties[name]
+    misplaced = "gradient" if name == job.active else "top"
+    if misplaced in party.compress:
+        cure = {
+            "gradient": "gradients go down: set it for the passive party that gets them",
+            "top": f"the top model is the active party's: set it for {job.active}",
+        }
+        raise JobError(f"parties.{name}.compress.{misplaced} has no effect: {cure[misplaced]}")
+    crosses = name != job.active or method.exchange.shares_labels
+    if "embedding" in party.compress and not crosses:
+        raise JobError(
+            f"parties.{name}.compress.embedding has no effect: the active party's own embeddings "
+            "cross only in snapshots, so leave it out, or set method.exchange=snapshot"
+        )
+    axes: dict[str, Any] = {"compress": party.compress} if party.compress else {}
+    return methods.composed(method, axes | ({"step": party.step} if party.step else {}))

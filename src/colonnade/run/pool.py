@@ -1,0 +1,166 @@
+"""Many runs at once, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import active_children, get_context
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import FailedError, RequestError
+from colonnade.job.files import dumps, loads, modules
+from colonnade.job.records import Job
+from colonnade.record.table import plain
+from colonnade.run.processes import end_with_parent
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run among many: its job, and what came of it."""
+
+    label: str
+    job: Job = field(repr=False)
+    summary: dict[str, Any] | None = field(repr=False)
+    """None when the run failed; then `error` says why."""
+    history: list[dict[str, Any]] = field(repr=False)
+    error: str | None = None
+
+    @property
+    def status(self) -> str:
+        """How it ended: as `Run.status` has it, or `failed`."""
+        return "failed" if self.summary is None else str(self.summary["status"])
+
+    @property
+    def bad(self) -> bool:
+        """Whether its figures mean nothing: it failed or diverged, and counts as a miss."""
+        return self.status in ("failed", "diverged")
+
+    def figure(self, name: str) -> float | None:
+        """A figure of the summary; None where the run missed the target, failed or diverged."""
+        if self.summary is None or self.bad or self.summary[name] is None:
+            return None
+        return float(self.summary[name])
+
+
+Task = tuple[str, Job, Path | None]
+"""What to call a run, its job, and the folder to save it in."""
+OnDone = Callable[[Trial], None]
+Answer = dict[str, Any]
+Answers = Generator[tuple[int, list[Answer]], None, None]
+"""What came of the tasks of a family, by its number, in the order in which they end."""
+
+
+def train_all(
+    tasks: Sequence[Task], workers: int | None = None, on_done: OnDone | None = None
+) -> list[Trial]:
+    """Train jobs side by side, one torch thread each; the trials in the order of the tasks.
+
+    The first job that is refused raises, and so does Ctrl-C; both end the others at once.
+    """
+    return [trial for (trial,) in train_families([[task] for task in tasks], workers, on_done)]
+
+
+def train_families(
+    families: Sequence[Sequence[Task]],
+    workers: int | None = None,
+    on_done: OnDone | None = None,
+) -> list[list[Trial]]:
+    """As `train_all`, for jobs that differ in their network alone: the first of a family is
+    trained, the others are clocked again."""
+    if workers is not None and workers < 1:
+        raise RequestError(f"there cannot be {workers} workers: give 1 or more")
+    count = min(workers or os.cpu_count() or 1, len(families))
+    done: dict[int, list[Trial]] = {}
+    # Closed by hand: a traceback would keep the generator, and so the workers, alive.
+    with closing((_here if count <= 1 else _apart)(families, count)) as answers:
+        for index, family in answers:
+            done[index] = []
+            for (label, job, _), answer in zip(families[index], family, strict=True):
+                if "refused" in answer:
+                    raise RequestError(answer["refused"])
+                done[index].append(Trial(label, job, **answer))
+                if on_done is not None:
+                    on_done(done[index][-1])
+    return [done[index] for index in range(len(families))]
+
+
+Texts = list[tuple[str, list[str], str | None]]
+"""Jobs, the modules of code from outside that they name, and folders, as they go to another
+process."""
+
+
+def _texts(family: Sequence[Task]) -> Texts:
+    return [
+        (dumps(job), modules(job), None if folder is None else str(folder))
+        for _, job, folder in family
+    ]
+
+
+def _train(family: Texts) -> list[Answer]:
+    """The runs of a family; only text goes in and only plain values come out."""
+    from colonnade.run.clock import reclock
+    from colonnade.run.setup import prepare
+    from colonnade.run.simulate import simulate_prepared
+
+    answers: list[Answer] = []
+    first = None
+    for text, allow, folder in family:
+        try:
+            job = loads(text, allow=allow)
+            run = simulate_prepared(prepare(job)) if first is None else reclock(first, job)
+        except RequestError as error:
+            return [{"refused": str(error)}] * len(family)
+        except FailedError as error:
+            failed: Answer = {"summary": None, "history": [], "error": str(error)}
+            return [*answers, *[failed] * (len(family) - len(answers))]
+        first = first or run
+        if folder is not None:
+            run.save(folder)
+        answers.append({"summary": plain(run.summary()), "history": plain(run.history)})
+    return answers
+
+
+def _here(families: Sequence[Sequence[Task]], count: int) -> Answers:
+    for index, family in enumerate(families):
+        yield index, _train(_texts(family))
+
+
+def _apart(families: Sequence[Sequence[Task]], count: int) -> Answers:
+    others = set(active_children())
+    pool = ProcessPoolExecutor(count, get_context("spawn"), end_with_parent)
+    futures: dict[Future[list[Answer]], int] = {}
+    try:
+        with _interrupts_held():
+            for index, family in enumerate(families):
+                futures[pool.submit(_train, _texts(family))] = index
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BrokenProcessPool:
+        raise FailedError(
+            "a worker process ended before its run did: is memory short (use fewer workers), or "
+            "does a script start runs outside of `if __name__ == '__main__':`?"
+        ) from None
+    finally:
+        if not all(future.done() for future in futures):
+            for child in set(active_children()) - others:
+                child.terminate()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Worker processes started here never see Ctrl-C: it is the parent who ends them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,148 @@
+"""How many batches of embeddings a passive party lets go, whatever makes the parties begin again.
+
+A *release* is a message with embeddings of rows that leaves the party for the first time: of a
+batch of training rows (`Embedding`, `Upload`), or an answer to an evaluation
+(`EvaluationEmbedding`). Bytes that a session sends again after a reconnection are the same release.
+They are counted over all attempts, restarts and processes of a run folder, in the party's own
+ledger, which has a line for each before it leaves.
+
+Batches and evaluations have a bound each. The schedule alone bounds evaluations within an attempt
+only: from a checkpoint just before an evaluation, one batch is enough to be asked for it once more,
+with all rows and with whatever weights the gradients of that attempt have made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from colonnade.errors import PartyError
+from colonnade.job.policy import Policy
+from colonnade.learn.passive import EVALUATION_ROWS
+from colonnade.party.setup import Setup
+from colonnade.policies.view import Role
+from colonnade.wire.messages import Embedding, EvaluationEmbedding, Message, Upload
+
+BATCHES: tuple[type[Message], ...] = (Embedding, Upload)
+EVALUATIONS: tuple[type[Message], ...] = (EvaluationEmbedding,)
+RETURNS = 3
+"""There is room for so many returns at least, where the policy says nothing else."""
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What may leave, and what that allows.
+
+    >>> allowed = Allowance(most=120, needed=60, repeated=11, evaluations=4, reevaluated=2)
+    >>> allowed.returns, allowed.evaluations_most
+    (5, 14)
+    """
+
+    most: int
+    """`policy.releases_max`: batches of training rows."""
+    needed: int
+    """What a run sends that nothing disturbs."""
+    repeated: int
+    """The most that a return to the newest checkpoint repeats."""
+    evaluations: int = 0
+    """Messages of evaluation embeddings in a run that nothing disturbs."""
+    reevaluated: int = 0
+    """The most of these that a return repeats."""
+
+    @property
+    def returns(self) -> int:
+        """How many returns to a checkpoint fit at the least."""
+        return max(0, self.most - self.needed) // self.repeated
+
+    @property
+    def evaluations_most(self) -> int:
+        """As many times what the schedule has as of batches, and room for as many returns."""
+        in_proportion = self.evaluations * self.most // self.needed
+        return max(in_proportion, self.evaluations + self.returns * self.reevaluated)
+
+    def sentence(self) -> str:
+        """For a person who wonders what would leave.
+
+        >>> Allowance(most=120, needed=60, repeated=11).sentence()
+        'policy.releases_max lets 120 batches of embeddings leave over all attempts, where an \
+undisturbed run sends 60: room for 5 returns to a checkpoint, or more'
+        """
+        evaluations = (
+            f", and {self.evaluations_most:,} messages of evaluation embeddings, where it sends "
+            f"{self.evaluations:,}"
+        )
+        return (
+            f"policy.releases_max lets {self.most:,} batches of embeddings leave over all "
+            f"attempts, where an undisturbed run sends {self.needed:,}"
+            f"{evaluations if self.evaluations else ''}: room for {self.returns:,} "
+            "returns to a checkpoint, or more"
+        )
+
+
+def allowance(setup: Setup, policy: Policy) -> Allowance:
+    """What a passive party's policy lets it release in a job; by default twice what it needs, and
+    room for a few returns at least."""
+    method, plan = setup.method, setup.plan
+    rounds = setup.view(Role.PASSIVE).rounds
+    uploads = -(-plan.rows // plan.batch_size) if method.quorum.uploads else 0
+    needed = repeated = rounds + uploads
+    again = setup.rounds
+    if setup.checkpoint_every is not None:
+        share = rounds // setup.rounds
+        repeated = min(needed, setup.checkpoint_every * share + method.window.most)
+        again = setup.checkpoint_every + method.window.most
+    default = needed + max(needed, RETURNS * repeated)
+    return Allowance(policy.releases_max or default, needed, repeated, *_evaluations(setup, again))
+
+
+def _evaluations(setup: Setup, again: int) -> tuple[int, int]:
+    """Messages of evaluation embeddings in all, and the most of them that follow so many rounds."""
+    schedule = setup.schedule
+    if not len(schedule):
+        return 0, 0
+    assert schedule.period is not None
+    one = sum(-(-schedule.rows[split] // EVALUATION_ROWS) for split in schedule.splits)
+    test = -(-schedule.rows["test"] // EVALUATION_ROWS) if schedule.tests else 0
+    needed = len(schedule) * one + test
+    # The last round is evaluated whatever the period says.
+    return needed, min(needed, (-(-again // schedule.period) + 1) * one + test)
+
+
+class Counter:
+    """Counts the releases of a run folder, and stops at the most."""
+
+    def __init__(self, allowance: Allowance, before: Mapping[str, int] | None = None) -> None:
+        sent = before or {}
+        self.allowance = allowance
+        self.count = sum(sent.get(kind.__name__, 0) for kind in BATCHES)
+        """Batches, those of earlier processes too."""
+        self.evaluations = sum(sent.get(kind.__name__, 0) for kind in EVALUATIONS)
+
+    def check(self) -> None:
+        """Raise what says that no more batches may leave."""
+        allowed = self.allowance
+        if self.count >= allowed.most:
+            raise _exhausted(f"{allowed.most:,}, and so many batches of embeddings", allowed.needed)
+
+    def release(self, message: Message) -> None:
+        """A message is about to leave."""
+        if isinstance(message, BATCHES):
+            self.check()
+            self.count += 1
+        elif isinstance(message, EVALUATIONS):
+            allowed = self.allowance
+            if self.evaluations >= allowed.evaluations_most:
+                raise _exhausted(
+                    f"{allowed.most:,}, which lets {allowed.evaluations_most:,} messages of "
+                    "evaluation embeddings leave, and so many",
+                    allowed.evaluations,
+                )
+            self.evaluations += 1
+
+
+def _exhausted(what: str, needed: int) -> PartyError:
+    return PartyError(
+        f"policy.releases_max is {what} have left over all attempts, where an undisturbed run "
+        f"sends {needed:,}: find out why the parties begin again and again, then raise "
+        "policy.releases_max in the party file"
+    )

@@ -1,0 +1,190 @@
+"""A job in virtual time: every party in this process, the same programs as over a network."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from colonnade.data.vertical import VerticalData
+from colonnade.job.records import Job
+from colonnade.party.active import Active
+from colonnade.party.passive import Passive
+from colonnade.party.session import Seat, attend
+from colonnade.policies.view import Effort
+from colonnade.record.events import Subscriber
+from colonnade.record.history import Row
+from colonnade.record.metrics import Metric
+from colonnade.record.run import PartyRun, Run
+from colonnade.record.sizes import Sizes
+from colonnade.run.arguments import as_job, check_training
+from colonnade.run.setup import Contract, Prepared, prepare
+from colonnade.sim.kernel import Interrupted, Simulator
+from colonnade.sim.links import Rule
+
+Parties = dict[str, Active | Passive]
+
+
+def simulate(
+    job: Job | str | Path,
+    data: VerticalData | None = None,
+    models: Mapping[str, nn.Module] | None = None,
+    *,
+    observers: Sequence[Subscriber] = (),
+    should_stop: Callable[[], bool] | None = None,
+    rules: Sequence[Rule] = (),
+    threads: int = 1,
+) -> Run:
+    """Train a job in virtual time.
+
+    Args:
+        job: the job, as a record or from `colonnade.load`; or a job file, or a built-in name.
+        data: ready-made columns and labels (`colonnade.vertical`); by default what the job names.
+        models: ready-made modules by party name, and `"top"`; copied, never changed.
+        observers: functions that are told of every event (`colonnade.record.events`).
+        should_stop: asked between events; when true the run ends with status `interrupted`.
+        rules: fault rules for the links.
+        threads: of torch, for the time of the run; more than one pays for big models only.
+
+    Example:
+        >>> from colonnade.job import load
+        >>> run = simulate(load("digits", ["train.epochs=1"]))
+        >>> run.rounds, run.status
+        (21, 'end')
+    """
+    check_training(data, models, observers, rules, should_stop, threads)
+    prepared = prepare(as_job(job), data, models)
+    found = prepared.remarks()
+    for sentence in found:
+        warnings.warn(sentence, stacklevel=2)
+    run = simulate_prepared(
+        prepared, observers=observers, should_stop=should_stop, rules=rules, threads=threads
+    )
+    if run.status == "diverged":
+        warnings.warn(diverged(run, found), stacklevel=2)
+    return run
+
+
+def diverged(run: Run, found: Sequence[str] = ()) -> str:
+    """The sentence for a run that diverged, whose data gave rise to these remarks."""
+    after = "1 round" if run.rounds == 1 else f"{run.rounds} rounds"
+    cause = "standardise the data first, which is far from unit scale, or " if found else ""
+    return f"the training diverged after {after}: {cause}lower the learning rates"
+
+
+def simulate_prepared(
+    prepared: Prepared,
+    *,
+    observers: Sequence[Subscriber] = (),
+    should_stop: Callable[[], bool] | None = None,
+    rules: Sequence[Rule] = (),
+    threads: int = 1,
+) -> Run:
+    """Train a job whose data is read and whose models are built; see `simulate`."""
+    contract = prepared.contract
+    job = contract.job
+    simulator = Simulator(job, rules, subscribers=observers)
+    seats = {name: prepared.seat(name) for name in job.parties}
+    with _torch_threads(threads):
+        status, parties = run_parties(simulator, seats, should_stop)
+    preprocessing = {name: prepared.preprocessing(name) for name in job.parties}
+    return record(
+        contract,
+        prepared.metrics[0],
+        status,
+        simulator,
+        parties,
+        prepared.sizes(),
+        preprocessing,
+        prepared.data.labels.names,
+    )
+
+
+@contextmanager
+def _torch_threads(threads: int) -> Iterator[None]:
+    """Two threads for small work on two busy cores are many times slower than one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def run_parties(
+    simulator: Simulator, seats: Mapping[str, Seat], should_stop: Callable[[], bool] | None
+) -> tuple[str, Parties]:
+    """Run everybody to the end; why they ended, and the programs."""
+    worlds = simulator.worlds
+    programs = {name: attend(worlds[name], seat) for name, seat in seats.items()}
+    try:
+        status = simulator.run(programs, should_stop)[simulator.job.active].reason
+    except Interrupted:
+        status = "interrupted"
+    return status, {name: seat.seated(worlds[name]) for name, seat in seats.items()}
+
+
+def record(
+    contract: Contract,
+    metric: Metric,
+    status: str,
+    simulator: Simulator,
+    parties: Parties,
+    sizes: Sizes,
+    preprocessing: Mapping[str, str | None],
+    classes: tuple[str, ...] = (),
+) -> Run:
+    """What the parties have at this instant, as a run."""
+    job = contract.job
+    outcomes = {name: party.outcome(status) for name, party in parties.items()}
+    history = outcomes[job.active].history
+    assert history is not None
+    return Run(
+        job=job,
+        composition=contract.method.composition(),
+        metric=metric,
+        status=status,
+        rounds=outcomes[job.active].view.round,
+        per_epoch=contract.plan.per_epoch,
+        time_s=max(outcome.view.finished_ns for outcome in outcomes.values()) / 1e9,
+        history=history.evaluations,
+        test=history.test,
+        chosen_on=contract.schedule.chosen_on,
+        losses=with_efforts(
+            history.rounds, {name: outcome.view.efforts for name, outcome in outcomes.items()}
+        ),
+        sizes=sizes,
+        parties={
+            name: PartyRun(
+                fresh=outcome.view.fresh,
+                local=outcome.view.local,
+                in_flight_max=outcome.view.in_flight_max,
+                efforts=outcome.view.efforts,
+                actions=outcome.view.actions,
+                busy_s=simulator.worlds[name].busy_ns / 1e9,
+                idle_s=simulator.worlds[name].idle_ns / 1e9,
+                ledger=simulator.worlds[name].ledger.entries(),
+                spans=simulator.worlds[name].spans,
+                weights=outcome.weights,
+                best_weights=outcome.best_weights,
+                preprocessing=preprocessing.get(name),
+                classes=classes if name == job.active else (),
+            )
+            for name, outcome in outcomes.items()
+        },
+    )
+
+
+def with_efforts(rows: list[Row], efforts: Mapping[str, Collection[Effort]]) -> list[Row]:
+    """Each round's row with every party's updates and rate, where all go through the rounds
+    together."""
+    if all(len(made) == len(rows) for made in efforts.values()):
+        for name, made in efforts.items():
+            updates, rate = f"updates_{name}", f"rate_{name}"
+            for row, effort in zip(rows, made, strict=True):
+                row[updates], row[rate] = effort
+    return rows

@@ -1,0 +1,81 @@
+"""What is around a party's program over the network: a world that counts, checkpoints that are
+noted."""
+
+from __future__ import annotations
+
+from colonnade.net.detector import Watch
+from colonnade.net.world import NetworkWorld
+from colonnade.record.chain import Chain
+from colonnade.record.checkpoints import FileStore
+from colonnade.record.durable import CheckpointError
+from colonnade.record.timeline import Timeline
+from colonnade.record.tree import Tree
+from colonnade.run.releases import Counter
+from colonnade.wire.messages import Message
+
+
+class NotedStore:
+    """Checkpoints in files, each noted in the ledger; a fault of the disk is said, and the party
+    goes on without, unless the job says otherwise."""
+
+    def __init__(self, store: FileStore, watch: Watch, chain: Chain, forgives: bool) -> None:
+        self._store = store
+        self._watch = watch
+        self._chain = chain
+        self._forgives = forgives
+        for fault in store.faults:
+            watch.note(fault)
+
+    def save(self, round: int, tree: Tree) -> None:
+        """Save, and let the ledger know."""
+        try:
+            self._store.save(round, tree)
+        except CheckpointError as error:
+            if not self._forgives:
+                raise
+            self._watch.note(f"{error}; the training goes on without (recovery.on_disk_fault)")
+            return
+        self._watch.note(f"saved the checkpoint of round {round}", kept=round)
+        self._chain.sync()
+
+    def load(self, round: int) -> Tree:
+        """As it was saved."""
+        return self._store.load(round)
+
+    @property
+    def run(self) -> str:
+        """To which they belong."""
+        return self._store.run
+
+    def marks(self) -> dict[int, str]:
+        """Those that are whole and sound."""
+        return self._store.marks()
+
+    def begin(self, run: str, attempt: str, start: int) -> None:
+        """Go on from one of them; the ledger tells which run it is."""
+        if run != self.run:
+            self._watch.note(f"takes part in the run {run[:12]}")
+        self._store.begin(run, attempt, start)
+
+
+class PartyWorld(NetworkWorld):
+    """The network, with a clock that begins when all parties are there: how long somebody was
+    awaited before says nothing of the training. What leaves a passive party is counted."""
+
+    begun_ns = 0
+    releases: Counter | None = None
+
+    async def send(self, to: str, message: Message) -> None:
+        """Count first: what must not leave is not even encoded."""
+        if self.releases is not None:
+            self.releases.release(message)
+        await super().send(to, message)
+
+    def start_clock(self, begun_ns: int) -> None:
+        """The training began when the watch showed this; what came before it is not counted."""
+        self.begun_ns = begun_ns
+        self.timeline = Timeline()
+
+    def now(self) -> int:
+        """Nanoseconds since the job began."""
+        return super().now() - self.begun_ns

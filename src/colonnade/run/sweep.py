@@ -1,0 +1,277 @@
+"""A resumable grid over any fields of a job."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from colonnade import methods
+from colonnade.errors import FailedError, JobError, RequestError
+from colonnade.job.files import to_tables, with_sets
+from colonnade.job.records import Job
+from colonnade.job.trust import outside_names
+from colonnade.plugins import check_allowed
+from colonnade.record.folder import check_folder
+from colonnade.record.metrics import METRICS
+from colonnade.record.table import sweep_table, toml_text
+from colonnade.run.arguments import as_grid, as_job, as_seeds
+from colonnade.run.edges import edges
+from colonnade.run.naming import check_names
+from colonnade.run.pool import OnDone, Trial, train_all
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of settings, and its runs by seed."""
+
+    settings: dict[str, Any]
+    method: dict[str, Any]
+    composition: dict[str, str]
+    runs: dict[int, dict[str, Any]]
+
+    @property
+    def value(self) -> float | None:
+        """The metric of the best round on the rows that are chosen by, mean over the seeds; None
+        when a run failed, diverged or measured nothing."""
+        found = [metric["best"] for metric in self._metrics()]
+        known = [value for value in found if value is not None]
+        return fmean(known) if known and len(known) == len(self.runs) else None
+
+    @property
+    def loss(self) -> float | None:
+        """The mean of the final training losses; None when a run failed or diverged."""
+        losses = [run["loss"] for run in self.runs.values()]
+        return None if None in losses or not losses else float(fmean(losses))
+
+    @property
+    def rank(self) -> float:
+        """The less, the better; infinite where there is nothing to judge by."""
+        value = self.value
+        if value is None:
+            return math.inf
+        return -value if METRICS[self._metrics()[0]["name"]].higher_is_better else value
+
+    def _metrics(self) -> list[dict[str, Any]]:
+        return [run["metric"] for run in self.runs.values() if run.get("metric")]
+
+    @property
+    def sets(self) -> list[str]:
+        """The settings, as `--set` takes them."""
+        return [f"{field}={toml_text(value)}" for field, value in self.settings.items()]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A finished grid: its points, and the best of them."""
+
+    job: str
+    points: list[Point]
+    folder: Path
+    reused: int = 0
+    """How many runs were there already."""
+
+    def __repr__(self) -> str:
+        return f"<Sweep of {self.job}: {len(self.points)} points in {self.folder}>"
+
+    def best(self, composition: Mapping[str, str] | None = None) -> Point:
+        """The point with the best metric, among those of a method where there are any."""
+        same = [point for point in self.points if point.composition == composition]
+        best = min(same or self.points, key=lambda point: point.rank)
+        if math.isinf(best.rank):
+            raise FailedError(
+                "no point of the sweep has a metric to judge by: all failed or diverged"
+            )
+        return best
+
+    def table(self) -> Table:
+        """The points, best first, to print with rich."""
+        return sweep_table(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The sweep as plain values, the points best first."""
+        ranked = sorted(self.points, key=lambda point: point.rank)
+        rows = [
+            {
+                "settings": point.settings,
+                "method": point.method,
+                "composition": point.composition,
+                "value": point.value,
+                "loss": point.loss,
+                "runs": {str(seed): run for seed, run in point.runs.items()},
+            }
+            for point in ranked
+        ]
+        tried = [point.settings for point in ranked]
+        at_edge = edges(tried[0], tried) if ranked and math.isfinite(ranked[0].rank) else []
+        return {"job": self.job, "reused": self.reused, "at_edge": at_edge, "points": rows}
+
+    def save(self) -> Path:
+        """Write `sweep.json` into the sweep's folder."""
+        path = self.folder / "sweep.json"
+        _write(path, self.to_dict())
+        return path
+
+    @classmethod
+    def load(cls, folder: str | Path, *, allow: Collection[str] = ()) -> Sweep:
+        """Read a sweep that was finished and saved; code that its settings name must be allowed."""
+        path = Path(folder) / "sweep.json"
+        tables = _read(path)
+        if tables is None:
+            raise RequestError(
+                f"there is no finished sweep in {folder}: make one with colonnade sweep --out"
+            )
+        try:
+            points = [
+                Point(
+                    row["settings"],
+                    row["method"],
+                    row["composition"],
+                    {int(seed): run for seed, run in row["runs"].items()},
+                )
+                for row in tables["points"]
+            ]
+            found = cls(tables["job"], points, Path(folder), tables["reused"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise RequestError(f"{path} is damaged: make the sweep again") from None
+        for point in points:
+            check_allowed(_outside(point.settings), allow)
+        return found
+
+
+def sweep(
+    job: Job | str | Path,
+    grid: Mapping[str, Sequence[Any]],
+    seeds: Sequence[int] = (0,),
+    *,
+    out: str | Path,
+    workers: int | None = None,
+    on_plan: Callable[[int, int], None] | None = None,
+    on_done: OnDone | None = None,
+) -> Sweep:
+    """Train every combination of settings, as far as that was not done before.
+
+    The best is the one with the best metric on the validation rows, mean over the seeds; the test
+    rows play no part in the choice.
+
+    Args:
+        job: the job that all points start from, or a job file, or a built-in name.
+        grid: values by field, `*` standing for every party.
+        seeds: every point is trained with each of them.
+        out: the folder of the sweep; each finished run is a file in `points/`.
+        workers: processes side by side; by default one for each core.
+        on_plan: told how many runs are missing, and of how many, before the first begins.
+        on_done: told of every run that ends.
+
+    Example:
+        >>> import tempfile
+        >>> from colonnade.job import load
+        >>> job = load("digits", ["train.epochs=1"])
+        >>> grid = {"parties.*.optimizer.lr": [0.1, 0.2]}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sweep(job, grid, out=folder, workers=1).best().sets
+        ['parties.*.optimizer.lr=0.2']
+    """
+    job, grid, seeds = as_job(job), as_grid(grid), as_seeds(seeds)
+    check_folder(Path(out), "sweep")
+    folder = Path(out) / "points"
+    plan = list(_plan(job, grid, seeds))
+    files = {label: folder / f"{_digest(point)}.json" for label, point, _ in plan}
+    records = {label: _read(file) for label, file in files.items()}
+    missing = [(label, point, None) for label, point, _ in plan if records[label] is None]
+    if on_plan is not None:
+        on_plan(len(missing), len(plan))
+
+    def keep(trial: Trial) -> None:
+        records[trial.label] = record = _record(trial)
+        _write(files[trial.label], record)
+        if on_done is not None:
+            on_done(trial)
+
+    train_all(missing, workers, keep)
+    points: dict[str, Point] = {}
+    for label, point, settings in plan:
+        composition = methods.build(point.method).composition()
+        fresh = Point(settings, point.method, composition, {})
+        runs = points.setdefault(toml_text(settings), fresh).runs
+        runs[point.seed] = records[label] or {}
+    result = Sweep(job.name, list(points.values()), Path(out), len(plan) - len(missing))
+    result.save()
+    return result
+
+
+def _plan(
+    job: Job, grid: Mapping[str, Sequence[Any]], seeds: Sequence[int]
+) -> Iterator[tuple[str, Job, dict[str, Any]]]:
+    """Every run of the grid; whatever is wrong with one shows before any is trained."""
+    if not grid or not all(grid.values()) or not seeds:
+        raise JobError(
+            "a sweep needs a field with values, and a seed: --grid train.batch_size=32,64"
+        )
+    if job.train.evaluation_period() is None:
+        raise JobError(
+            "a sweep chooses by the metric, and train.evaluate_every is 'never': "
+            "set it to '1 epoch', say"
+        )
+    if "seed" in grid:
+        raise JobError("seed is no field to sweep over: the best is best on all of --seeds")
+    for values in itertools.product(*grid.values()):
+        settings = dict(zip(grid, values, strict=True))
+        texts = [f"{field}={toml_text(value)}" for field, value in settings.items()]
+        for seed in dict.fromkeys(seeds):
+            point = with_sets(job, *texts, f"seed={seed}")
+            check_names(point)
+            yield f"{', '.join(texts)}, seed {seed}", point, settings
+
+
+def _outside(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The code from outside that settings name, by field."""
+    found: dict[str, str] = {}
+    for field, value in settings.items():
+        for key in reversed(field.split(".")):
+            value = {key: value}
+        found |= outside_names(value)
+    return found
+
+
+def _digest(job: Job) -> str:
+    text = json.dumps(to_tables(job), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _record(trial: Trial) -> dict[str, Any]:
+    summary = None if trial.bad else trial.summary
+    return {
+        "label": trial.label,
+        "status": trial.status,
+        "error": trial.error,
+        "loss": summary and summary["loss"],
+        "metric": summary and summary["metric"],
+        "job": to_tables(trial.job),
+        "summary": trial.summary,
+    }
+
+
+def _write(path: Path, tables: Mapping[str, Any]) -> None:
+    """Put a file in its place in one step, so that nobody ever sees half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(tables, indent=1))
+    draft.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        tables = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError):
+        return None
+    return tables if isinstance(tables, dict) else None

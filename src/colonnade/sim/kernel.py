@@ -1,0 +1,243 @@
+"""The simulated world: all parties in one process, in virtual time, deterministically.
+
+The kernel drives the party coroutines itself. A party that waits has said what wakes it and is
+suspended; the kernel takes the next event from a heap ordered by (time, class, sequence) and the
+clock jumps there. At one instant deliveries come first, then the active party acts, then the
+passives, each in the order in which they were asked for. There are no threads, no polling, and
+nothing that depends on the machine (unless a cost is `"measured"`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from heapq import heappop, heappush
+from typing import Any, TypeVar
+
+from colonnade.errors import DeadlockError, FailedError
+from colonnade.job.records import Job
+from colonnade.record.events import Subscriber
+from colonnade.sim.links import NS_PER_S, Pipe, Rule
+from colonnade.sim.world import SimulatedWorld
+from colonnade.units import show_seconds
+
+T = TypeVar("T")
+
+FOREVER_NS = 1 << 62
+OVERFLOW = 16
+"""How many times over its bound an inbox may grow while its party is blocked in a send."""
+
+
+class Interrupted(Exception):  # noqa: N818 - not an error: somebody asked for it
+    """The simulation was asked to stop between two events."""
+
+
+class Timer:
+    """Something to be done at an instant, before any party acts."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+
+    def arrived(self, item: None) -> None:
+        """The instant has come."""
+        self._action()
+
+
+class Route:
+    """One direction between two parties: the pipe, and what waits at its far end."""
+
+    def __init__(self, kernel: Simulator, sender: SimulatedWorld, to: SimulatedWorld, pipe: Pipe):
+        self.kernel = kernel
+        self.sender = sender
+        self.to = to
+        self.pipe = pipe
+        self.queued = 0
+        """Messages sent and not yet in the receiver's inbox."""
+        self.stalled: deque[bytearray] = deque()
+        """Messages that have arrived while the inbox was full."""
+        self._ruled_ns = 0
+        """When the last message arrives of those that rules were asked about."""
+
+    def put(self, frame: bytearray, kind: str, at_once: bool, in_order: bool = False) -> None:
+        """Carry a frame; off-clock messages arrive at once, or when those before them have."""
+        kernel = self.kernel
+        if at_once:
+            least_ns = max(self.pipe.last_arrival_ns, self._ruled_ns) if in_order else 0
+            arrivals: tuple[int, ...] = (max(kernel.now_ns, least_ns),)
+        elif self.pipe.rules:
+            names = self.sender.me, self.to.me
+            arrivals = self.pipe.arrivals(*names, kind, len(frame), kernel.now_ns)
+            self._ruled_ns = max(self._ruled_ns, *arrivals, 0)
+        else:
+            arrivals = (self.pipe.arrival(len(frame), kernel.now_ns),)
+        for arrival in arrivals:
+            self.queued += 1
+            kernel.deliver_at(arrival, self, frame)
+
+    def arrived(self, frame: bytearray) -> None:
+        """The frame is at the far end: into the inbox, or held until there is room."""
+        if self.stalled or (
+            len(self.to.inbox) >= self.kernel.queue_max and not self.kernel.has_room(self.to)
+        ):
+            self.stalled.append(frame)
+            self.kernel.stalled += 1
+        else:
+            self._hand_over(frame)
+
+    def release(self) -> None:
+        """Hand over what was held, as far as there is room."""
+        while self.stalled and self.kernel.has_room(self.to):
+            self.kernel.stalled -= 1
+            self._hand_over(self.stalled.popleft())
+
+    def _hand_over(self, frame: bytearray) -> None:
+        self.queued -= 1
+        self.to.take(self.sender.me, frame)
+        if self.sender.blocked:
+            self.kernel.wake_at(self.kernel.now_ns, self.sender)
+
+
+class Simulator:
+    """The kernel: virtual time, the event heap, and the parties' worlds."""
+
+    def __init__(
+        self,
+        job: Job,
+        rules: Sequence[Rule] = (),
+        world: type[SimulatedWorld] = SimulatedWorld,
+        until_ns: int | None = None,
+        subscribers: Sequence[Subscriber] = (),
+    ) -> None:
+        self.job = job
+        self.until_ns = FOREVER_NS if until_ns is None else until_ns
+        """When a run that has not ended is given up."""
+        self.subscribers = subscribers
+        self.now_ns = 0
+        self.events = 0
+        self.queue_max = job.limits.queue_messages
+        self.stalled = 0
+        self._heap: list[tuple[int, int, int, Any, Any]] = []
+        self._programs: dict[str, Coroutine[Any, Any, Any]] = {}
+        self._down = 0
+        """Parties that have crashed and not come back."""
+        self.worlds = {
+            name: world(
+                self,
+                name,
+                job.passives if name == job.active else (job.active,),
+                rank=0 if name == job.active else 1,
+            )
+            for name in job.parties
+        }
+        self.routes: dict[tuple[str, str], Route] = {}
+        for number, name in enumerate(job.passives):
+            for way, (a, b) in enumerate(((name, job.active), (job.active, name))):
+                pipe = Pipe.of(job.network.of(name), (job.seed, number, way), rules)
+                route = Route(self, self.worlds[a], self.worlds[b], pipe)
+                self.routes[a, b] = self.worlds[a].routes[b] = route
+
+    def wake_at(self, ns: int, world: SimulatedWorld) -> None:
+        """Let a party act at an instant, unless it was woken before."""
+        self.events += 1
+        heappush(self._heap, (ns, 1 + world.rank, self.events, world, world.wake))
+
+    def jump(self, ns: int) -> bool:
+        """Let the clock be at an instant, if nothing is to happen before it or then.
+
+        Whoever runs may go on at once: it would have been the next to be woken.
+        """
+        if ns > self.until_ns or (self._heap and self._heap[0][0] <= ns):
+            return False
+        self.now_ns = ns
+        return True
+
+    def deliver_at(self, ns: int, route: Route, frame: bytearray) -> None:
+        """Let a frame arrive at an instant."""
+        self.events += 1
+        heappush(self._heap, (ns, 0, self.events, route, frame))
+
+    def call_at(self, ns: int, action: Callable[[], None]) -> None:
+        """Let something be done at an instant."""
+        self.events += 1
+        heappush(self._heap, (ns, 0, self.events, Timer(action), None))
+
+    def crash(self, name: str) -> bool:
+        """A party's process ends at once; False when its program had ended already."""
+        program = self._programs.get(name)
+        if program is None:
+            return False
+        program.close()
+        del self._programs[name]
+        self._down += 1
+        self.worlds[name].down()
+        return True
+
+    def gone(self) -> None:
+        """A party that crashed has nothing left to do."""
+        self._down -= 1
+
+    def restart(self, name: str, program: Coroutine[Any, Any, Any]) -> None:
+        """A party's process begins anew; of what it knew only its files are left."""
+        self._down -= 1
+        self.worlds[name].up()
+        self._programs[name] = program
+        self.wake_at(self.now_ns, self.worlds[name])
+
+    def has_room(self, world: SimulatedWorld) -> bool:
+        """Inboxes are bounded. One whose party is itself blocked in a send may grow over its
+        bound, so that two full queues do not block each other, but not without end."""
+        bound = self.queue_max * (OVERFLOW if world.blocked else 1)
+        return len(world.inbox) < bound
+
+    def admit(self, to: SimulatedWorld) -> None:
+        """Room was made in an inbox: hand over what was held for it."""
+        for peer in to.peers:
+            self.routes[peer, to.me].release()
+
+    def run(
+        self,
+        programs: dict[str, Coroutine[Any, Any, T]],
+        should_stop: Callable[[], bool] | None = None,
+    ) -> dict[str, T]:
+        """Run the party programs to their end and return what each returned."""
+        results: dict[str, T] = {}
+        heap, running = self._heap, self._programs
+        running |= programs
+        try:
+            for name in programs:
+                self.wake_at(0, self.worlds[name])
+            while running or self._down:
+                if not heap or heap[0][0] > self.until_ns:
+                    raise DeadlockError(self._deadlock(set(running)))
+                if should_stop is not None and should_stop():
+                    raise Interrupted
+                self.now_ns, order, _, target, item = heappop(heap)
+                if order == 0:
+                    target.arrived(item)
+                elif target.wake == item and (program := running.get(target.me)) is not None:
+                    target.wake += 1
+                    try:
+                        program.send(None)
+                    except StopIteration as end:
+                        results[target.me] = end.value
+                        del running[target.me]
+                    except FailedError as error:
+                        at = show_seconds(self.now_ns / NS_PER_S)
+                        error.add_note(f"at party {target.me}, {at}")
+                        raise
+        finally:
+            for program in running.values():
+                program.close()
+        return results
+
+    def _deadlock(self, unfinished: set[str]) -> str:
+        waits = []
+        for name in sorted(unfinished):
+            since, waiting_for = self.worlds[name].waiting or (self.now_ns, lambda: "nothing")
+            waits.append(
+                f"{name} has waited since {show_seconds(since / NS_PER_S)} for {waiting_for()}"
+            )
+        return (
+            f"everybody waits and nothing is under way at "
+            f"{show_seconds(self.now_ns / NS_PER_S)}: {'; '.join(waits)}"
+        )

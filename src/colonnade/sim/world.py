@@ -1,0 +1,206 @@
+"""One party's view of the simulation."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from types import coroutine
+from typing import TYPE_CHECKING, TypeVar
+
+from colonnade.errors import BreachError, PartyError
+from colonnade.job.records import Costs
+from colonnade.party.world import NAMES, UNCHARGED, Work
+from colonnade.record.events import Event
+from colonnade.sim.links import Trace
+from colonnade.units import duration_ns
+from colonnade.wire.codec import Codec
+from colonnade.wire.ledger import Ledger
+from colonnade.wire.messages import Message
+
+if TYPE_CHECKING:
+    from colonnade.sim.kernel import Route, Simulator
+
+T = TypeVar("T")
+Frame = tuple[str, bytearray]
+Span = tuple[str, int, int]
+"""What a party did, from when, until when."""
+
+MEASURED = -1
+"""Stands for a cost that is the real time the work took."""
+
+
+@coroutine
+def _suspend() -> Generator[None, None, None]:
+    yield
+
+
+class SimulatedWorld:
+    """One party's view of the simulation; implements `World`."""
+
+    def __init__(self, kernel: Simulator, me: str, peers: tuple[str, ...], rank: int) -> None:
+        self.me = me
+        self.peers = peers
+        self.ledger = Ledger()
+        self.stopping: str | None = None
+        self.spans: list[Span] = []
+        self.busy_ns = 0
+        self.idle_ns = 0
+        self.inbox: deque[Frame] = deque()
+        self.blocked = False
+        self.wake = 0
+        self.routes: dict[str, Route] = {}
+        """The ways to the others."""
+        self.waiting: tuple[int, Callable[[], str]] | None = None
+        self.rank = rank
+        """0 for the active party, 1 for passives: who acts first at one instant."""
+        self._tokens = 0
+        self._kernel = kernel
+        self._codec = Codec(kernel.job.limits.message_bytes)
+        self._costs = _read_costs(kernel.job.compute.of(me))
+        self._off_clock = 0
+        self._in_order = False
+
+    def token(self) -> str:
+        """The next number, so that a simulation is the same each time."""
+        self._tokens += 1
+        return f"{self._tokens:032x}"
+
+    def now(self) -> int:
+        """Nanoseconds of virtual time since the job began."""
+        return self._kernel.now_ns
+
+    def tell(self, event: Event) -> None:
+        """Tell whoever follows the simulation."""
+        for subscriber in self._kernel.subscribers:
+            subscriber(event)
+
+    async def begin(self) -> None:
+        """Links that lose nothing need no preparation."""
+
+    async def part(self, settled: Callable[[], None]) -> None:
+        """Nobody is needed any more."""
+        settled()
+
+    async def sleep(self, ns: int) -> None:
+        """Let virtual time pass."""
+        until = self._kernel.now_ns + ns
+        while self._kernel.now_ns < until:
+            # A delivery wakes whoever waits, a sleeper too.
+            self._kernel.wake_at(until, self)
+            await self._idle(lambda: "its own pause to end")
+
+    async def send(self, to: str, message: Message) -> None:
+        """Encode, count, and put on the link; wait while the link's queue is full."""
+        frame = self._codec.encode(message)
+        kernel = self._kernel
+        route = self.routes[to]
+        while route.queued >= kernel.queue_max:
+            self.blocked = True
+            kernel.admit(to=self)
+            await self._idle(lambda: f"room in its queue to {to}")
+            self.blocked = False
+        kind = type(message)
+        self.ledger.count(to, "sent", kind, len(frame))
+        route.put(frame, kind.__name__, self._off_clock > 0, self._in_order)
+
+    async def receive(
+        self, until: int | None = None, waiting_for: Callable[[], str] | None = None
+    ) -> tuple[str, Message] | None:
+        """Take the next message, or wait for one."""
+        while not self.inbox:
+            if until is not None:
+                if until <= self._kernel.now_ns:
+                    return None
+                self._kernel.wake_at(until, self)
+            await self._idle(waiting_for or (lambda: "any message"))
+        sender, frame = self.inbox.popleft()
+        if self._kernel.stalled:
+            self._kernel.admit(to=self)
+        message = self._codec.decode(frame)
+        self.ledger.count(sender, "received", type(message), len(frame))
+        return sender, message
+
+    def refused(self, peer: str, reason: str) -> None:
+        """In a simulation nobody can come again with another file."""
+        raise PartyError(reason)
+
+    def agree(self) -> None:
+        """Nobody fails by himself in a simulation."""
+
+    def expel(self, breach: BreachError) -> None:
+        """Nor with a mended program."""
+        raise breach
+
+    def take(self, sender: str, frame: bytearray) -> None:
+        """A frame has come over the link."""
+        self.inbox.append((sender, frame))
+        if self.waiting is not None:
+            self._kernel.wake_at(self._kernel.now_ns, self)
+
+    def down(self) -> None:
+        """The party's process ends at once."""
+        raise AssertionError("on links without sessions nobody can come back")
+
+    def up(self) -> None:
+        """The party's process begins anew."""
+
+    def pending(self) -> int:
+        """Messages in the inbox."""
+        return len(self.inbox)
+
+    async def compute(self, work: Callable[[], T], kind: Work) -> T:
+        """Do the work at once and let the clock pay for it."""
+        cost = self._costs[kind]
+        if cost == 0 or self._off_clock:
+            return work()
+        began = time.perf_counter_ns() if cost == MEASURED else 0
+        result = work()
+        start = self._kernel.now_ns
+        if cost == MEASURED:
+            ns = time.perf_counter_ns() - began
+        else:
+            ns = cost if isinstance(cost, int) else cost.at(start)
+        if ns:
+            self.busy_ns += ns
+            self.spans.append((NAMES[kind], start, start + ns))
+            if not self._kernel.jump(start + ns):
+                self._kernel.wake_at(start + ns, self)
+                await _suspend()
+        return result
+
+    @contextmanager
+    def off_clock(self, in_order: bool = False) -> Iterator[None]:
+        """Charge nothing: messages arrive at the same instant, or with the last one that is still
+        under way; work takes no time."""
+        before, self._in_order = self._in_order, in_order
+        self._off_clock += 1
+        try:
+            yield
+        finally:
+            self._off_clock -= 1
+            self._in_order = before
+
+    async def _idle(self, waiting_for: Callable[[], str]) -> None:
+        since = self._kernel.now_ns
+        self.waiting = (since, waiting_for)
+        await _suspend()
+        self.waiting = None
+        now_ns = self._kernel.now_ns
+        if now_ns > since and not self._off_clock:
+            self.idle_ns += now_ns - since
+            self.spans.append(("wait", since, now_ns))
+
+
+def _read_costs(costs: Costs) -> list[int | Trace]:
+    """By kind of work: nanoseconds, a trace of them, or `MEASURED`."""
+    read: list[int | Trace] = []
+    for kind in Work:
+        quantity = "0s" if kind in UNCHARGED else getattr(costs, NAMES[kind])
+        if quantity == "measured":
+            read.append(MEASURED)
+        else:
+            trace = Trace.of(quantity, duration_ns)
+            read.append(trace.values[0] if len(trace.values) == 1 else trace)
+    return read

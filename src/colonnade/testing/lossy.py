@@ -1,0 +1,225 @@
+"""A party's view of a simulation in which links lose, repeat and delay, and processes crash.
+
+The same sessions and the same roster as over the network run here, in virtual time: so what
+happens when a link fails at the worst moment can be tried thousands of times, and every failure
+can be played again from its seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from colonnade.net.roster import Roster
+from colonnade.net.session import Kind, Segment, Session
+from colonnade.party.world import Over, Regrouped
+from colonnade.sim.world import SimulatedWorld
+from colonnade.wire.messages import Message
+
+if TYPE_CHECKING:
+    from colonnade.sim.kernel import Simulator
+
+TICK_NS = 300 * 10**6
+"""How often a party says that it is there, and sends again what was not acknowledged."""
+LINGER_TICKS = 20
+"""How long a party still answers after its program has ended, and waits for an answer to the last
+goodbye."""
+
+
+ABSENCE_NS = 60 * 10**9
+"""A passive party that hears nothing for so long, before it begins or after it is done, ends."""
+GENERATIONS = 1000
+"""More than an active party ever begins before it crashes."""
+
+
+class LossyWorld(SimulatedWorld):
+    """One party's view of the simulation, behind sessions."""
+
+    def __init__(self, kernel: Simulator, me: str, peers: tuple[str, ...], rank: int) -> None:
+        super().__init__(kernel, me, peers, rank)
+        self.incarnation = -1
+        self.regroups = 0
+        """How often the party had to begin again."""
+        self.up()
+
+    def up(self) -> None:
+        """The process begins: nothing is known of what was before."""
+        self.incarnation += 1
+        self.roster = Roster(
+            self.peers,
+            leads=self.rank == 0,
+            open_session=lambda generation: Session(generation),
+            on_regroup=self._regroup,
+            incarnation=self.incarnation,
+            # What an earlier life of the active party sent may still be on its way.
+            first=1 + GENERATIONS * self.incarnation,
+        )
+        self.inbox.clear()
+        self.goodbyes: set[str] = set()
+        self.alive = True
+        self.over = False
+        """The job has ended: at the active party when all have said goodbye, at a passive one when
+        it hears so."""
+        self.wake += 1
+        self._heard_ns = self._kernel.now_ns
+        self._why: str | None = None
+        self._off_clock, self._in_order = 0, False
+        incarnation = self.incarnation
+        self._kernel.call_at(self._kernel.now_ns, lambda: self._tick(incarnation))
+
+    def down(self) -> None:
+        """The process ends: whatever comes now is lost."""
+        self.alive = False
+        self.wake += 1
+        self.waiting = None
+        self.blocked = False
+        self.inbox.clear()
+
+    def _regroup(self, why: str) -> None:
+        self._why = why
+        self.regroups += 1
+        self.inbox.clear()
+        self.goodbyes.clear()
+        self._stir()
+
+    def _stir(self) -> None:
+        if self.waiting is not None:
+            self._kernel.wake_at(self._kernel.now_ns, self)
+
+    def _tick(self, incarnation: int) -> None:
+        if not self.alive or incarnation != self.incarnation:
+            return
+        if not self.roster.leads and self.roster.generation == 0:
+            for peer in self.peers:
+                self._carry(peer, self.roster.join())
+        for peer, segment in self.roster.announcements().items():
+            self._carry(peer, segment)
+        for name, other in self.roster.peers.items():
+            if other.session is not None:
+                other.session.rewind()
+                self._transmit(name, other.session)
+                self._carry(name, other.session.acknowledge())
+        self._kernel.call_at(self._kernel.now_ns + TICK_NS, lambda: self._tick(incarnation))
+
+    def _carry(self, to: str, segment: Segment) -> None:
+        route = self._kernel.routes[self.me, to]
+        route.put(bytearray(segment.encode()), Kind(segment.kind).name, at_once=False)
+
+    def _transmit(self, to: str, session: Session) -> None:
+        while (segment := session.next()) is not None:
+            self._carry(to, segment)
+
+    def take(self, sender: str, frame: bytearray) -> None:
+        """A segment has come over the link."""
+        if not self.alive:
+            return
+        self._heard_ns = self._kernel.now_ns
+        segment = Segment.decode(bytes(frame))
+        if segment.kind == Kind.LEAVE:
+            self.over = True
+            self._stir()
+            return
+        if self.over and segment.kind == Kind.JOIN:
+            self._carry(sender, Segment(Kind.LEAVE, data=b"the job is complete"))
+            return
+        frames, answers = self.roster.take(sender, segment)
+        for answer in answers:
+            self._carry(sender, answer)
+        for data, last in frames:
+            if last:
+                self.goodbyes.add(sender)
+            else:
+                self.inbox.append((sender, data))
+        session = self.roster.peers[sender].session
+        if session is not None and session.owes_any:
+            self._carry(sender, session.acknowledge())
+        self._stir()
+
+    async def begin(self) -> None:
+        """Wait until the link to everybody is open in the newest generation."""
+        while not all(peer.session for peer in self.roster.peers.values()):
+            if self.over:
+                raise Over
+            await self._linger("the others to join")
+        self._why = None
+
+    async def send(self, to: str, message: Message) -> None:
+        """Encode, count, and hand to the session; wait while it keeps too much."""
+        frame = self._codec.encode(message)
+        await self._put(to, frame, last=False)
+        self.ledger.count(to, "sent", type(message), len(frame))
+
+    async def _put(self, to: str, frame: bytearray, last: bool) -> None:
+        self._check()
+        while (session := self._session(to)).unacknowledged >= self._kernel.queue_max:
+            self.blocked = True
+            self._kernel.admit(to=self)
+            await self._idle(lambda: f"room in its queue to {to}")
+            self.blocked = False
+            self._check()
+        session.put(frame, last)
+        self._transmit(to, session)
+
+    def _session(self, to: str) -> Session:
+        session = self.roster.peers[to].session
+        assert session is not None, "nothing is sent before the beginning"
+        return session
+
+    def _check(self) -> None:
+        if self._why is not None:
+            raise Regrouped(self._why)
+
+    async def receive(
+        self, until: int | None = None, waiting_for: Callable[[], str] | None = None
+    ) -> tuple[str, Message] | None:
+        """Take the next message, or wait for one."""
+        self._check()
+        while not self.inbox:
+            if until is not None:
+                if until <= self._kernel.now_ns:
+                    return None
+                self._kernel.wake_at(until, self)
+            await self._idle(waiting_for or (lambda: "any message"))
+            self._check()
+        return await super().receive(until, waiting_for)
+
+    def pending(self) -> int:
+        """Messages in the inbox, or the news that all begin again."""
+        return len(self.inbox) + (self._why is not None)
+
+    async def part(self, settled: Callable[[], None]) -> None:
+        """Passive parties say goodbye and hear the active one's, which speaks when all have."""
+        if not self.roster.leads:
+            await self._say_goodbye()
+        while len(self.goodbyes) < len(self.peers):
+            self._check()
+            await self._linger("the others' goodbye")
+        self._check()
+        settled()
+        until_ns = self._kernel.now_ns + LINGER_TICKS * TICK_NS
+        if self.roster.leads:
+            await self._say_goodbye()
+            self.over = True
+            while self._unheard() and self._kernel.now_ns < until_ns:
+                self._kernel.wake_at(until_ns, self)
+                await self._idle(lambda: "the others to hear its goodbye")
+        self._kernel.call_at(until_ns + LINGER_TICKS * TICK_NS, self._leave)
+
+    async def _linger(self, what: str) -> None:
+        """Wait for others, but at a passive party not for ever: they may have left."""
+        until_ns = self._heard_ns + ABSENCE_NS
+        if not self.roster.leads:
+            if self._kernel.now_ns >= until_ns:
+                raise Over
+            self._kernel.wake_at(until_ns, self)
+        await self._idle(lambda: what)
+
+    def _unheard(self) -> bool:
+        return any(self._session(peer).unacknowledged for peer in self.peers)
+
+    def _leave(self) -> None:
+        self.alive = False
+
+    async def _say_goodbye(self) -> None:
+        for peer in self.peers:
+            await self._put(peer, bytearray(b"goodbye"), last=True)

@@ -1,0 +1,4 @@
+"""Certificates: made, signed, read, checked, revoked and renewed.
+
+Imports no other room.
+"""

@@ -1,0 +1,80 @@
+"""A party's certificate over months: read again when its files change, its expiry said ahead."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from colonnade.errors import ColonnadeError
+from colonnade.tls.identity import Identity
+
+LOOK_S = 5.0
+"""How often the files are looked at. What has changed is read when it has stayed so for as long:
+several files are seldom exchanged at once."""
+REMIND_S = 24 * 3600.0
+"""How often a party that runs is told that its certificate expires."""
+
+Read = Callable[[], tuple[Identity, list[str]]]
+"""Reads and checks a party's files; also what it should be warned of."""
+Stamp = tuple[tuple[int, ...] | None, ...]
+
+
+class Keyring:
+    """What a party shows and trusts at present.
+
+    >>> Keyring(Identity("bank", b"", b"", b"", 0)).look()
+    []
+    """
+
+    def __init__(
+        self, identity: Identity, read: Read | None = None, files: Sequence[Path] = ()
+    ) -> None:
+        self.identity = identity
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when another identity has taken the place of the one before."""
+        self._read = read
+        self._files = files
+        self._used = self._seen = self._stamp()
+        self._reminded_s = time.monotonic()
+
+    async def run(self, tell: Callable[[str], None]) -> None:
+        """Look after the files until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            before = self.identity
+            for text in await asyncio.to_thread(self.look):
+                tell(text)
+            if self.identity is not before:
+                self.on_change()
+
+    def look(self) -> list[str]:
+        """Read the files again if they have changed, or if it is time for a reminder; what there
+        is to say of it. Files that are of no use leave everything as it was."""
+        before, self._seen = self._seen, self._stamp()
+        changed = self._seen == before != self._used
+        due = time.monotonic() - self._reminded_s > REMIND_S
+        if self._read is None or not (changed or due):
+            return []
+        self._used, self._reminded_s = self._seen, time.monotonic()
+        try:
+            identity, warnings = self._read()
+        except ColonnadeError as error:
+            return [f"{error}; until then everything stays as it was"]
+        if identity != self.identity:
+            self.identity = identity
+            warnings = ["read its certificates anew, because files have changed", *warnings]
+        return warnings
+
+    def _stamp(self) -> Stamp:
+        """What changes when a file does."""
+        return tuple(_stamp(path) for path in self._files)
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,1 +1,0 @@
-"""What a run leaves behind: history, timeline, summary, run folder."""
