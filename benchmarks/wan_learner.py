@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from benchmarks.wan_party import Silent, ask
+from benchmarks.wan_party import ask
 from colonnade.job.party_file import own_job
 from colonnade.job.policy import Policy
 from colonnade.net.party import Address
@@ -72,7 +72,7 @@ def main() -> None:
     made = participant(job, asked.me, Policy(shares_labels=True))
     keeper = Keeper.of(made, asked.every)
     address, folder = Address(asked.listen, asked.connect), PartyFolder(asked.out)
-    take_part(keeper, Place(address, identity, folder, Silent()))
+    take_part(keeper, Place(address, identity, folder))
     save_file(keeper.weights, asked.out / "kept.safetensors")
     (asked.out / "kept.json").write_text(json.dumps(keeper.closed_ns))
 

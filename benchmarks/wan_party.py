@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -36,22 +36,6 @@ from colonnade.units import duration_ns
 from colonnade.wire.messages import Embedding, Gradient
 
 T = TypeVar("T")
-
-
-class Silent:
-    """A report to nobody."""
-
-    def event(self, text: str) -> None:
-        pass
-
-    def wait(self, text: str | None) -> None:
-        pass
-
-    def follows(self, seat: Any) -> None:
-        pass
-
-    def tick(self) -> None:
-        pass
 
 
 class Sleeping(NetworkWorld):
@@ -133,7 +117,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, required=True)
     parser.add_argument("--window", type=int, default=0)
     asked, job, identity = ask(parser)
-    world = Sleeping(job, asked.me, Watch(job.timeouts, Silent()), incarnation=new_incarnation())
+    world = Sleeping(job, asked.me, Watch(job.timeouts, asked.me), incarnation=new_incarnation())
     world.costs = job.compute.of(asked.me)
     came = run_connected(
         world,

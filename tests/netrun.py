@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from colonnade.net.party import run_party
 from colonnade.net.server import Door
 from colonnade.net.world import NetworkWorld
 from colonnade.party.session import Seat, attend
+from colonnade.record.events import Evaluated, Event, Subscriber, Tested, Waiting
 from colonnade.tls.authority import create_authority, issue
 from colonnade.tls.identity import Identity
 from tests import loop
@@ -27,24 +28,17 @@ LIMIT_S = 60
 
 
 class Quiet:
-    """A report that only remembers."""
+    """A subscriber that only remembers."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
         self.waits: list[str] = []
 
-    def event(self, text: str) -> None:
-        self.events.append(text)
-
-    def wait(self, text: str | None) -> None:
-        if text is not None:
-            self.waits.append(text)
-
-    def follows(self, seat: Any) -> None:
-        pass
-
-    def tick(self) -> None:
-        pass
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Waiting):
+            self.waits += [event.what] if event.what is not None else []
+        elif not isinstance(event, Evaluated | Tested) and (said := event.sentence()) is not None:
+            self.events.append(said)
 
 
 @lru_cache
@@ -70,7 +64,10 @@ Programs = dict[str, Callable[[NetworkWorld], Coroutine[Any, Any, Any]]]
 
 
 def run_programs(
-    job: Job, programs: Programs, emulation: Emulation | None = None
+    job: Job,
+    programs: Programs,
+    emulation: Emulation | None = None,
+    subscribers: Sequence[Subscriber] = (),
 ) -> tuple[dict[str, Any], dict[str, NetworkWorld]]:
     """Run a program for each party; what each returned, and their worlds."""
 
@@ -80,7 +77,7 @@ def run_programs(
             name: NetworkWorld(
                 job,
                 name,
-                Watch(job.timeouts, Quiet()),
+                Watch(job.timeouts, name, subscribers),
                 incarnation=number + 1,
                 emulation=emulation,
                 policy=Policy(shares_labels=True),
@@ -104,8 +101,9 @@ def run_programs(
     return loop.run(whole())
 
 
-def run_seats(job: Job, seats: dict[str, Seat]) -> tuple[dict[str, Any], dict[str, NetworkWorld]]:
+def run_seats(
+    job: Job, seats: dict[str, Seat], subscribers: Sequence[Subscriber] = ()
+) -> tuple[dict[str, Any], dict[str, NetworkWorld]]:
     """Run whole parties; their outcomes, and their worlds."""
-    return run_programs(
-        job, {name: (lambda world, s=seat: attend(world, s)) for name, seat in seats.items()}
-    )
+    programs = {name: (lambda world, s=seat: attend(world, s)) for name, seat in seats.items()}
+    return run_programs(job, programs, subscribers=subscribers)

@@ -45,7 +45,7 @@ class Taker:
         self.world = NetworkWorld(
             job,
             name,
-            Watch(job.timeouts, self.report),
+            Watch(job.timeouts, name, [self.report]),
             incarnation=next(_numbers),
             emulation=scene.emulation,
             policy=policy,

@@ -18,7 +18,7 @@ from colonnade.tls.keyring import Keyring
 from colonnade.tls.probe import shown_certificate
 from tests import loop
 from tests.certificates import load
-from tests.netrun import Quiet, identities
+from tests.netrun import identities
 from tests.scene import case, scene
 
 
@@ -156,13 +156,13 @@ def test_what_runs_reads_its_files_by_itself(folder, monkeypatch):
     monkeypatch.setattr(keyrings, "LOOK_S", 0.01)
 
     async def whole():
-        ring, report, changed = ring_of(folder), Quiet(), asyncio.Event()
+        ring, said, changed = ring_of(folder), [], asyncio.Event()
         ring.on_change = changed.set
-        running = asyncio.ensure_future(ring.run(report.event))
+        running = asyncio.ensure_future(ring.run(said.append))
         issue(folder.parent, ["bank"], days=60, renew=True)
         await asyncio.wait_for(changed.wait(), 30)
         running.cancel()
-        assert report.events == ["read its certificates anew, because files have changed"]
+        assert said == ["read its certificates anew, because files have changed"]
 
     loop.run(whole())
 

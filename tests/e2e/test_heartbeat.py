@@ -12,7 +12,6 @@ from colonnade.net.detector import Watch
 from colonnade.net.world import NetworkWorld
 from colonnade.party.world import Work
 from tests import loop
-from tests.netrun import Quiet
 from tests.scene import case, scene
 
 SLOW = {
@@ -101,7 +100,7 @@ def test_work_runs_on_the_event_loop_only_while_all_of_its_kind_was_short(kind):
         return threading.current_thread() is threading.main_thread()
 
     async def whole():
-        watch = Watch(Timeouts(), Quiet())
+        watch = Watch(Timeouts(), "a")
         watch.now = lambda: clock[0]
         world = NetworkWorld(job, "a", watch, incarnation=1)
         on_loop = [await world.compute(lambda ms=ms: work(ms), kind) for ms in (0, 0, 0, 900, 0)]

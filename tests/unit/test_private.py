@@ -8,7 +8,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.cli import main
-from colonnade.cli.joined import Told
+from colonnade.cli.joined import Reporter
 from colonnade.errors import AbsentError, BreachError, ColonnadeError, WireError
 from colonnade.record.chain import Chain
 from colonnade.record.checkpoints import CheckpointError, FileStore
@@ -55,7 +55,7 @@ def test_the_files_of_a_party_are_for_their_owner_only(folder, capsys):
     (folder / "ledger.chain").touch(0o644)
     Chain.open(own.chain, "lab", "digest", 0).close()
     FileStore(own.checkpoints, "lab", "digest").save(1, {"round": 1})
-    Told(Console(), folder / "log.txt", quiet=True).close()
+    Reporter(Console(), folder / "log.txt", quiet=True).close()
     own.complete()
     own.reconciled({})
     own.close()

@@ -84,7 +84,10 @@ async def turn():
 
 def play(scene, job=JOB, me="a", timeouts=None):
     async def whole():
-        world = NetworkWorld(job, me, Watch(timeouts or Timeouts(), Quiet()), incarnation=7)
+        world = NetworkWorld(
+            job, me, Watch(timeouts or Timeouts(), me, [told := Quiet()]), incarnation=7
+        )
+        world.sentences = told.events
         try:
             async with asyncio.timeout(20):
                 await scene(world)
@@ -165,7 +168,7 @@ def test_a_connection_whose_writer_fails_is_ended():
         world.outlets["b"].say(Segment(Kind.ACK))
         await turn()
         assert b.serving.done() and "b" not in world.outlets
-        assert "the connection with b broke: OSError broken" in world.watch.report.events
+        assert "the connection with b broke: OSError broken" in world.sentences
 
     play(scene)
 
@@ -176,7 +179,7 @@ def test_a_connection_that_is_ended_on_purpose_is_not_said_to_have_broken():
         world.ended = "the job is complete"
         world.outlets["b"].retire()
         await asyncio.wait_for(b.serving, 5)
-        assert world.watch.report.events == ["connected with b"]
+        assert world.sentences == ["connected with b"]
 
     play(scene)
 

@@ -15,7 +15,7 @@ from tests.netrun import Quiet
 def test_a_process_that_was_stopped_does_not_take_the_others_for_silent(monkeypatch):
     now = [0]
     monkeypatch.setattr(watch.time, "monotonic_ns", lambda: now[0])
-    eye = Watch(Timeouts(silence="2s", absence="5s", stall="10s"), Quiet())
+    eye = Watch(Timeouts(silence="2s", absence="5s", stall="10s"), "a")
     eye.connected("b")
     eye.heard("b")
     with eye.waiting(lambda: "b: a word"):
@@ -30,14 +30,14 @@ def test_a_process_that_was_stopped_does_not_take_the_others_for_silent(monkeypa
 
 
 def test_a_party_that_was_started_again_gives_a_new_connection_time():
-    eye = Watch(Timeouts(silence="2s"), Quiet(), elapsed_ns=10**12)
+    eye = Watch(Timeouts(silence="2s"), "a", elapsed_ns=10**12)
     eye.connected("b")
     assert not eye.silent("b")
 
 
 def test_a_ledger_is_whole_when_two_threads_note_at_once(tmp_path):
     chain = Chain.open(tmp_path / "ledger.chain", "a", "job", 0)
-    eye = Watch(Timeouts(), Quiet(), chain)
+    eye = Watch(Timeouts(), "a", chain=chain)
     threads = [
         Thread(target=lambda: [eye.note("saved") for _ in range(300)]),
         Thread(target=lambda: [eye.message("sent", "b", "Hello", 0, 1) for _ in range(300)]),
@@ -55,7 +55,7 @@ def eyes(monkeypatch, **timeouts):
     """The clocks of an active party `a` and of a passive one `b`, which are one and the same."""
     now = [0]
     monkeypatch.setattr(watch.time, "monotonic_ns", lambda: now[0])
-    active, passive = [Watch(Timeouts(**timeouts), Quiet()) for _ in range(2)]
+    active, passive = [Watch(Timeouts(**timeouts), me) for me in "ab"]
     passive.judges = False
     return now, active, passive
 
@@ -92,7 +92,7 @@ def test_a_passive_party_gives_up_an_active_one_that_lives_but_never_answers(mon
 
 def test_a_peer_cannot_fill_a_log_by_coming_and_going():
     report = Quiet()
-    eye = Watch(Timeouts(), report)
+    eye = Watch(Timeouts(), "a", [report])
     for _ in range(1000):
         eye.connected("b")
         eye.left("b", "x" * 2000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,9 @@ from rich.text import Text
 
 from colonnade.errors import ColonnadeError, FailedError, StoppedError
 from colonnade.record.chain import printable
-from colonnade.record.events import Evaluated, Event, Tested
+from colonnade.record.events import Evaluated, Event, RoundDone, Tested, Waiting, figures
 from colonnade.record.private import append_to_private
+from colonnade.units import NS_PER
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
     from colonnade.job.records import Job
     from colonnade.net.link import Emulation
     from colonnade.net.party import Address
-    from colonnade.party.session import Seat
     from colonnade.record.party_folder import PartyFolder
     from colonnade.run.join import Joined
     from colonnade.run.workers import Crew
     from colonnade.tls.keyring import Keyring
 
-LINE_EVERY = 10
-"""Seconds between two lines of progress, or of waiting, where there is no terminal."""
+LINE_EVERY_NS = 10 * NS_PER["s"]
+"""Between two lines of progress, or of waiting, where there is no terminal."""
 
 
-class Told:
-    """Tells a person, and the party's log, what happens; a report and an observer."""
+class Reporter:
+    """Tells a person, and the party's log, what happens."""
 
     def __init__(self, console: Console, log: Path, quiet: bool, launched: bool = False) -> None:
         self._console = console
@@ -43,65 +42,70 @@ class Told:
         self._log_name = log
         self._quiet = quiet
         self._launched = launched
-        """Whether `colonnade launch` shows every second how far the party is."""
-        self._seat: Seat | None = None
+        """Whether `colonnade launch` shows how far the party is."""
         self._status = console.status("") if console.is_terminal and not quiet else None
         self._waiting: str | None = None
-        self._ticks = 0
-        self._said = -1
         self._measured = ""
+        self._shown_ns = self._printed_ns = self._waited_ns = -(10**18)
+        """When progress was last shown and printed, and when it was said that the party waits."""
         if self._status is not None:
             self._status.start()
 
-    def event(self, text: str) -> None:
-        """Something happened; what others say is in it, and is not printed as it is."""
+    def __call__(self, event: Event) -> None:
+        """Write what happened into the log, and show it."""
+        match event:
+            case RoundDone():
+                self._progress(event)
+            case Waiting():
+                self._wait(event)
+            case Evaluated() | Tested():
+                self._measured = f", {figures(event.measured)}"
+                self._write(event.sentence() or "")
+            case _ if (sentence := event.sentence()) is not None:
+                self.say(sentence)
+
+    def say(self, text: str) -> None:
+        """Into the log and to the person; what others say is in it, and is not printed as it is."""
         text = printable(text)
         self._write(text)
         if not self._quiet:
             self._console.print(text)
 
-    def wait(self, text: str | None) -> None:
+    def _progress(self, event: RoundDone) -> None:
+        """How far it is: on a terminal every second, else a line every ten seconds."""
+        self._waiting = None
+        if event.time_ns - self._shown_ns < NS_PER["s"]:
+            return
+        self._shown_ns = event.time_ns
+        line = f"round {event.round + 1} of {event.rounds}{self._measured}"
+        self._show(line)
+        if event.time_ns - self._printed_ns >= LINE_EVERY_NS:
+            first, self._printed_ns = self._printed_ns < 0, event.time_ns
+            if not (first or self._quiet or self._status is not None):
+                self._console.print(line)
+
+    def _wait(self, event: Waiting) -> None:
         """The party waits; said at once when it begins, and then every ten seconds."""
-        began = self._waiting is None and text is not None
-        self._waiting = text = None if text is None else printable(text)
-        if text is not None and (began or self._ticks % LINE_EVERY == 0):
+        began = self._waiting is None
+        self._waiting = text = None if event.what is None else printable(event.what)
+        if text is None:
+            return
+        self._show(text)
+        if began or event.time_ns - self._waited_ns >= LINE_EVERY_NS:
+            self._waited_ns = event.time_ns
             self._write(text)
             if self._status is None and not self._quiet:
                 self._console.print(text)
 
-    def follows(self, seat: Seat) -> None:
-        """Whose progress is shown."""
-        self._seat = seat
-
-    def tick(self) -> None:
-        """Show how far it is."""
-        self._ticks += 1
-        program = None if self._seat is None else self._seat.program
-        line = self._waiting
-        if line is None and program is not None:
-            line = f"round {program.view.round} of {program.view.rounds}{self._measured}"
+    def _show(self, line: str) -> None:
         if self._launched:
-            print(line or "", flush=True)
+            print(line, flush=True)
         if self._status is not None:
-            self._status.update(Text(line or ""))  # Not a string: that could be markup.
-        elif self._ticks % LINE_EVERY == 0 and program is not None and self._waiting is None:
-            if self._said != program.view.round and not self._quiet:
-                self._console.print(line)
-            self._said = program.view.round
+            self._status.update(Text(line))  # Not a string: that could be markup.
 
     def ended(self, sentence: str) -> None:
         """The party ended before the job did: its log says why, as the terminal will."""
         self._write(printable(sentence))
-
-    def __call__(self, event: Event) -> None:
-        """What the party's program tells."""
-        match event:
-            case Evaluated(round=round, measured=measured):
-                self._measured = f", {_figures(measured)}"
-                self._write(f"round {round + 1}{self._measured}")
-            case Tested(round=round, measured=measured):
-                weights = f"test rows, with the weights of round {round + 1}"
-                self._write(f"{weights}, {_figures(measured)}")
 
     def _write(self, text: str) -> None:
         """Into the log; where that cannot be, it is said once, and the party goes on without."""
@@ -122,10 +126,6 @@ class Told:
             self._status.stop()
         with suppress(OSError):
             self._log.close()
-
-
-def _figures(measured: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4f}" for name, value in measured.items())
 
 
 @dataclass(frozen=True)
@@ -186,20 +186,20 @@ def _speak(
         screen.stderr().print(f"this job is complete; its result is in {folder.path}")
         return Joined("complete", folder.path, folder.rounds)
     party = crew.equip(participant(_seeded(crew.job, crew.me, folder), crew.me, file.policy))
-    told = Told(screen.stderr(), folder.path / "log.txt", host.quiet, host.launched)
+    reporter = Reporter(screen.stderr(), folder.path / "log.txt", host.quiet, host.launched)
     for remark in remarks({crew.me: party.part.columns}, party.part.labels):
-        told.event(remark)
+        reporter.say(remark)
     try:
-        place = Place(host.address, host.keyring, folder, told, line, [told])
+        place = Place(host.address, host.keyring, folder, line, [reporter])
         return take_part(party, place)
     except StoppedError as stop:
-        told.ended(str(stop))
+        reporter.ended(str(stop))
         raise StoppedError(f"{stop}; the same command goes on from there") from None
     except ColonnadeError as error:
-        told.ended(str(error))
+        reporter.ended(str(error))
         raise
     finally:
-        told.close()
+        reporter.close()
 
 
 def _seeded(job: Job, me: str, folder: Any) -> Job:

@@ -102,7 +102,7 @@ class Dialer:
             return
         fault = explain(details, self._active) if details else ""
         if fault and fault != self._said:
-            self._world.watch.report.event(f"{self._address}: {fault}")
+            self._world.watch.notice(f"{self._address}: {fault}")
         self._said = fault
         # A certificate that was exchanged after it was looked at is looked at again.
         if _is_final(details) and not self._keyring.identity.denied:

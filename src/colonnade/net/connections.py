@@ -250,7 +250,6 @@ class Switchboard:
                     outlet.say(outlet.session.acknowledge())
                 if self.watch.silent(peer) and not outlet.held:
                     outlet.over.set()
-            self.watch.report.tick()
             if fault is not None:
                 self.fail(fault)
 
@@ -258,7 +257,7 @@ class Switchboard:
         """Ask the party to stop at the next occasion."""
         if self.stopping is None:
             self.stopping = why
-            self.watch.report.event(f"stops at the next rest: {why}")
+            self.watch.notice(f"stops at the next rest: {why}")
             self.stirred.set()
 
     def _left_alone(self) -> StoppedError | None:

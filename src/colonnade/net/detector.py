@@ -1,8 +1,8 @@
 """A party's own clock: whom it waits for, since when, and until when.
 
 Nobody's clock is compared with another's: a party knows when it last heard of a peer, by its own
-clock, and gives up by the timeouts of the job. What happens is told to a `Report`, and what
-crosses is written into the chain of the party's ledger.
+clock, and gives up by the timeouts of the job. What happens is told to whoever has subscribed, and
+what crosses is written into the chain of the party's ledger.
 """
 
 from __future__ import annotations
@@ -13,13 +13,27 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, Protocol
 
 from colonnade.errors import AbsentError
 from colonnade.job.records import Timeouts
 from colonnade.net.budget import Budget
 from colonnade.net.roster import FIRST_MAX
 from colonnade.record.chain import Chain
+from colonnade.record.events import (
+    Connected,
+    Disconnected,
+    Event,
+    Notice,
+    PeerFailed,
+    PeerLeft,
+    Recorded,
+    Refused,
+    Resumed,
+    Saved,
+    Started,
+    Subscriber,
+    Waiting,
+)
 from colonnade.units import NS_PER, show_seconds
 from colonnade.wire.ledger import Direction
 
@@ -29,26 +43,6 @@ TOLD_TIMES = 3
 """So many refusals of one party are told one by one; then the tenth, the hundredth, and so on."""
 LATE_NS = 3 * NS_PER["s"]
 """A look that comes later than this after the last one: this process was stopped, not the peers."""
-
-
-class Report(Protocol):
-    """Whoever is told what happens to a party."""
-
-    def event(self, text: str) -> None:
-        """Something happened."""
-        ...
-
-    def wait(self, text: str | None) -> None:
-        """The party waits for something; None when it has come."""
-        ...
-
-    def follows(self, seat: Any) -> None:
-        """This is the party's place; its program tells how far it is."""
-        ...
-
-    def tick(self) -> None:
-        """A second has passed."""
-        ...
 
 
 def wall_ns() -> int:
@@ -83,9 +77,18 @@ class Watch:
     """The clock, and what it says of the peers."""
 
     def __init__(
-        self, timeouts: Timeouts, report: Report, chain: Chain | None = None, elapsed_ns: int = 0
+        self,
+        timeouts: Timeouts,
+        me: str,
+        subscribers: Sequence[Subscriber] = (),
+        chain: Chain | None = None,
+        elapsed_ns: int = 0,
     ) -> None:
-        self.report = report
+        self.me = me
+        self.begun_ns = 0
+        """When the training began, by this clock: how long somebody was awaited before says nothing
+        of it."""
+        self._subscribers = subscribers
         self.finish_ns = timeouts.ns("finish")
         self.judges = True
         """Whether it is this party's to say who keeps all from going on: the active party's, which
@@ -121,25 +124,39 @@ class Watch:
             with self._one_at_a_time:
                 self._chain.message(wall_ns(), way, peer, kind, round, size)
 
-    def note(self, text: str, *, kept: int | None = None, again: int | None = None) -> None:
-        """Something that belongs into the ledger and the log."""
-        if self._chain is not None:
+    def tell(self, event: Event) -> None:
+        """Write into the ledger what belongs there, then tell whoever has subscribed."""
+        sentence = event.sentence()
+        if event.recorded and self._chain is not None and sentence is not None:
+            kept = event.round if isinstance(event, Saved) else None
             with self._one_at_a_time:
-                self._chain.note(wall_ns(), text, kept=kept, again=again)
-        self.report.event(text)
+                self._chain.note(wall_ns(), sentence, kept=kept, again=_back_to(event))
+        for subscriber in self._subscribers:
+            subscriber(event)
+
+    def time_ns(self) -> int:
+        """Nanoseconds since the training began, for an event."""
+        return self.now() - self.begun_ns
+
+    def notice(self, text: str) -> None:
+        """Tell something in words."""
+        self.tell(Notice(self.me, self.time_ns(), text))
+
+    def note(self, text: str) -> None:
+        """Tell something in words that belongs into the ledger too."""
+        self.tell(Recorded(self.me, self.time_ns(), text))
 
     def refused(self, peer: str, reason: str) -> None:
         """A party was refused: counted always, told as long as it is news."""
         times = self.refusals[peer] = self.refusals.get(peer, 0) + 1
         if times <= TOLD_TIMES or str(times).strip("0") == "1":
-            often = f" ({times} times by now)" if times > 1 else ""
-            self.note(f"refused {peer}{often}: {reason}")
+            self.tell(Refused(self.me, self.time_ns(), peer, reason, times))
 
-    def _tell(self, peer: str, text: str, kept: bool = False) -> None:
-        """Tell what a peer does, as long as that is not too often; perhaps in the ledger too."""
+    def _tell_of(self, peer: str, kind: Callable[..., Event], *said: str) -> None:
+        """Tell what a peer does, as long as that is not too often."""
         more = self._budget.spend(peer, self.now())
         if more is not None:
-            (self.note if kept else self.report.event)(text + more)
+            self.tell(kind(self.me, self.time_ns(), peer, *said, more=more))
 
     def came(self, peer: str) -> None:
         """What was awaited of a peer has come, or a part of it."""
@@ -157,28 +174,26 @@ class Watch:
         """A connection to a peer was made."""
         self._gone.pop(peer, None)
         self._connected[peer] = self.now()
-        self._tell(peer, f"connected with {peer}")
+        self._tell_of(peer, Connected)
 
     def lost(self, peer: str) -> None:
         """The connection to a peer is gone; of one who has left nothing else was expected."""
         if peer not in self._gone:
             self._gone[peer] = "the connection is lost"
-            self._tell(peer, f"the connection with {peer} is lost")
+            self._tell_of(peer, Disconnected)
 
     def broke(self, peer: str, cause: str) -> None:
         """The connection to a peer cannot be written to any more."""
-        self._tell(peer, f"the connection with {peer} broke: {cause}")
+        self._tell_of(peer, Disconnected, cause)
 
     def left(self, peer: str, reason: str) -> None:
         """A peer stopped as planned."""
         self._gone[peer] = f"it left: {reason}"
-        self._tell(peer, f"{peer} left: {reason}", kept=True)
+        self._tell_of(peer, PeerLeft, reason)
 
     def failed(self, peer: str, reason: str) -> None:
         """A peer failed before anything depended on it."""
-        self._tell(
-            peer, f"{peer} failed before the first round, and may come again: {reason}", kept=True
-        )
+        self._tell_of(peer, PeerFailed, reason)
 
     def silent(self, peer: str) -> bool:
         """Whether nothing was heard of a peer for so long that its connection is given up."""
@@ -195,7 +210,7 @@ class Watch:
             self._wait = None
             if self._spoke:
                 self._spoke = False
-                self.report.wait(None)
+                self.tell(Waiting(self.me, self.time_ns(), None))
 
     def look(self, peers: Sequence[str]) -> AbsentError | None:
         """Called every now and then: say what is waited for, and give up when it is time."""
@@ -253,8 +268,17 @@ class Watch:
                 else f"last heard {_seconds(self.now() - heard_ns)} s ago"
             )
             why = f" ({self._gone[peer]})" if peer in self._gone else ""
-            self.report.wait(f"waiting for {what}{why}, {heard}, gives up in {_seconds(left_ns)} s")
+            left = f"gives up in {_seconds(left_ns)} s"
+            said = f"waiting for {what}{why}, {heard}, {left}"
+            self.tell(Waiting(self.me, self.time_ns(), said))
         return None
+
+
+def _back_to(event: Event) -> int | None:
+    """The checkpoint from which the ledger counts on, where a party goes back to one."""
+    if isinstance(event, Started) and event.again:
+        return 0
+    return event.round or None if isinstance(event, Resumed) else None
 
 
 def _seconds(ns: int) -> int:

@@ -116,7 +116,7 @@ async def _way(world: NetworkWorld, address: Address, keyring: Keyring) -> Way:
         door = Door(world, keyring, address.names)
         port = await door.open(address.listen)
         chosen = "" if address.listen.endswith(f":{port}") else f" (port {port})"
-        world.watch.report.event(f"listens at {address.listen}{chosen}")
+        world.watch.notice(f"listens at {address.listen}{chosen}")
         return door
     assert address.connect is not None
     return Dialer(world, keyring, address.connect, address.server_name)

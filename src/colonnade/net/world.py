@@ -8,7 +8,7 @@ thread, so that sending and receiving go on meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 from typing import TypeVar
@@ -22,7 +22,7 @@ from colonnade.net.detector import Watch, alarm
 from colonnade.net.link import Emulation
 from colonnade.net.session import Session
 from colonnade.party.world import NAMES, UNCHARGED, Over, Regrouped, Work
-from colonnade.record.events import Event, Subscriber
+from colonnade.record.events import Event
 from colonnade.record.timeline import Timeline
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Message
@@ -53,7 +53,6 @@ class NetworkWorld(Switchboard):
         super().__init__(job, me, watch, incarnation, emulation, generation)
         self.ledger = Ledger()
         self.timeline = Timeline()
-        self.subscribers: Sequence[Subscriber] = ()
         self.receipt: Callable[[str], bytes] = lambda peer: b""
         """What this party tells a peer at the end."""
         self._fresh = True
@@ -70,8 +69,7 @@ class NetworkWorld(Switchboard):
 
     def tell(self, event: Event) -> None:
         """Tell whoever has subscribed."""
-        for subscriber in self.subscribers:
-            subscriber(event)
+        self.watch.tell(event)
 
     def token(self) -> str:
         """From the operating system."""
@@ -93,7 +91,7 @@ class NetworkWorld(Switchboard):
                     raise Over(self.ended)
                 await self._stir(check=False)
         if self.why is not None:
-            self.watch.report.event(f"meets the others again: {self.why}")
+            self.watch.notice(f"meets the others again: {self.why}")
         self.why = None
 
     def _absent(self) -> str:

@@ -220,7 +220,8 @@ class Active(ActiveWork):
         self.losses.append(loss)
         if completes is not None or not math.isfinite(loss):
             mean = sum(self.losses) / len(self.losses)
-            self.tell(RoundDone(self.world.me, self.world.now(), self.view.round, mean))
+            done = self.view.round, self.setup.rounds
+            self.tell(RoundDone(self.world.me, self.world.now(), *done, mean))
             self.losses.clear()
 
     async def _update_locally(self, exchange: Exchange) -> None:

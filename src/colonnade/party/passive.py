@@ -246,7 +246,7 @@ class Passive(Program):
         await self.world.compute(lambda: learner.backward(exchange), Work.BACKWARD)
         now_ns, keep = self.world.now(), self.method.local.keep
         view.remember(exchange, keep, began_ns, now_ns, learner.rate)
-        self.world.tell(RoundDone(self.world.me, now_ns, exchange.round))
+        self.world.tell(RoundDone(self.world.me, now_ns, exchange.round, view.rounds))
 
     async def _update_locally(self, exchange: Exchange) -> None:
         """Forward anew with the present weights, then backward with the reply of then."""

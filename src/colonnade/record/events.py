@@ -7,6 +7,7 @@ the log of a party, the display of `launch`. A program tells its world, and know
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import msgspec
 
@@ -18,6 +19,13 @@ class Event(msgspec.Struct, frozen=True, tag=True):
     time_ns: int
     """By the party's own clock, since the job began; virtual in a simulation."""
 
+    recorded: ClassVar[bool] = False
+    """Whether it belongs into the party's ledger on disk."""
+
+    def sentence(self) -> str | None:
+        """As a line of a log; None for what is no line of its own."""
+        return None
+
 
 class RoundDone(Event, frozen=True):
     """The active party has aggregated a round; a passive party has used the reply of one of its
@@ -25,6 +33,8 @@ class RoundDone(Event, frozen=True):
 
     round: int
     """Counted from 0."""
+    rounds: int
+    """Of how many."""
     loss: float | None = None
     """Known to the active party only."""
 
@@ -41,6 +51,9 @@ class Evaluated(Event, frozen=True):
     bytes_down: int
     """Training bytes sent up to this round's reply."""
 
+    def sentence(self) -> str:
+        return f"round {self.round + 1}, {figures(self.measured)}"
+
 
 class Tested(Event, frozen=True):
     """The weights of the best round were tried on the test rows, once, at the end."""
@@ -48,6 +61,153 @@ class Tested(Event, frozen=True):
     round: int
     """The best round."""
     measured: Mapping[str, float]
+
+    def sentence(self) -> str:
+        weights = f"test rows, with the weights of round {self.round + 1}"
+        return f"{weights}, {figures(self.measured)}"
+
+
+def figures(measured: Mapping[str, float]) -> str:
+    """What was measured, in one line.
+
+    >>> figures({"auc": 0.91234, "test_loss": 0.5})
+    'auc 0.9123, test_loss 0.5000'
+    """
+    return ", ".join(f"{name} {value:.4f}" for name, value in measured.items())
+
+
+class Notice(Event, frozen=True):
+    """Something that a person should know, in words."""
+
+    text: str
+
+    def sentence(self) -> str:
+        return self.text
+
+
+class Recorded(Notice, frozen=True):
+    """A notice that belongs into the ledger."""
+
+    recorded: ClassVar[bool] = True
+
+
+class Started(Event, frozen=True):
+    """The party's process has begun, for the first time or again."""
+
+    recorded: ClassVar[bool] = True
+    again: bool = False
+
+    def sentence(self) -> str:
+        return f"{self.party} starts"
+
+
+class Connected(Event, frozen=True):
+    """There is a connection with a peer."""
+
+    peer: str
+    more: str = ""
+    """That more of the kind will not be told one by one, where there is too much of it."""
+
+    def sentence(self) -> str:
+        return f"connected with {self.peer}{self.more}"
+
+
+class Disconnected(Event, frozen=True):
+    """The connection with a peer is gone."""
+
+    peer: str
+    cause: str = ""
+    more: str = ""
+
+    def sentence(self) -> str:
+        how = f"broke: {self.cause}" if self.cause else "is lost"
+        return f"the connection with {self.peer} {how}{self.more}"
+
+
+class PeerLeft(Event, frozen=True):
+    """A peer has stopped as planned."""
+
+    recorded: ClassVar[bool] = True
+    peer: str
+    reason: str
+    more: str = ""
+
+    def sentence(self) -> str:
+        return f"{self.peer} left: {self.reason}{self.more}"
+
+
+class PeerFailed(Event, frozen=True):
+    """A peer has failed before anything depended on it."""
+
+    recorded: ClassVar[bool] = True
+    peer: str
+    reason: str
+    more: str = ""
+
+    def sentence(self) -> str:
+        may = "failed before the first round, and may come again"
+        return f"{self.peer} {may}: {self.reason}{self.more}"
+
+
+class Refused(Event, frozen=True):
+    """A peer, or somebody who claims to be one, was refused."""
+
+    recorded: ClassVar[bool] = True
+    peer: str
+    reason: str
+    times: int = 1
+    """How often by now."""
+
+    def sentence(self) -> str:
+        often = f" ({self.times} times by now)" if self.times > 1 else ""
+        return f"refused {self.peer}{often}: {self.reason}"
+
+
+class Waiting(Event, frozen=True):
+    """The party waits: for whom, since when, and until when; None when that has come."""
+
+    what: str | None
+
+    def sentence(self) -> str | None:
+        return self.what
+
+
+class Resumed(Event, frozen=True):
+    """The parties go on from a checkpoint, or from the beginning (0)."""
+
+    recorded: ClassVar[bool] = True
+    round: int
+
+    def sentence(self) -> str:
+        where = f"the end of round {self.round}" if self.round else "the beginning"
+        return f"goes on from {where}"
+
+
+class Saved(Event, frozen=True):
+    """A checkpoint is on disk."""
+
+    recorded: ClassVar[bool] = True
+    round: int
+
+    def sentence(self) -> str:
+        return f"saved the checkpoint of round {self.round}"
+
+
+class Finished(Event, frozen=True):
+    """The job is over for this party, and its result is kept."""
+
+    recorded: ClassVar[bool] = True
+    reason: str
+    """`end`, `target`, `patience` or `diverged`; `done`, where the result had been kept before."""
+    detail: str = ""
+
+    def sentence(self) -> str:
+        reason = ENDS.get(self.reason, self.reason)
+        return f"ends: {reason}{self.detail and ', '}{self.detail}"
+
+
+ENDS = {"end": "all rounds are done", "target": "the target is reached"}
+"""How a job may end well, in words."""
 
 
 Subscriber = Callable[[Event], None]

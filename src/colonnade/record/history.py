@@ -17,7 +17,7 @@ class History:
     """Follows a training: a row for each round, and a row for each evaluation.
 
     >>> history = History(per_epoch=10)
-    >>> history(RoundDone("bank", time_ns=5_000_000, round=0, loss=0.7))
+    >>> history(RoundDone("bank", time_ns=5_000_000, round=0, rounds=9, loss=0.7))
     >>> history.rounds
     [{'round': 1, 'time_s': 0.005, 'loss': 0.7}]
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from colonnade.job.files import dumps
 from colonnade.job.party_file import public_job
 from colonnade.job.running import Timeouts
 from colonnade.job.terms import identity
-from colonnade.net.detector import Report, Watch, new_generation, new_incarnation, wall_ns
+from colonnade.net.detector import Watch, new_generation, new_incarnation, wall_ns
 from colonnade.net.link import Emulation
 from colonnade.net.party import Address, run_connected
 from colonnade.party.session import Seat, attend
@@ -23,7 +23,7 @@ from colonnade.party.setup import Outcome
 from colonnade.party.world import Over
 from colonnade.record.chain import Chain, reconcile
 from colonnade.record.checkpoints import FileStore
-from colonnade.record.events import Subscriber
+from colonnade.record.events import Event, Finished, Resumed, Started, Subscriber
 from colonnade.record.party_folder import PartyFolder
 from colonnade.record.private import write_whole
 from colonnade.record.run import PartyRun, Run
@@ -38,8 +38,6 @@ from colonnade.wire.ledger import Entry
 
 DONE_STATUS = "done"
 KEPT_BEFORE = "the result of this party was kept before"
-ENDS = {"end": "all rounds are done", "target": "the target is reached"}
-"""How a job may end well, in words."""
 DISK_FAULTS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
     *(errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR),
@@ -53,9 +51,9 @@ class Place:
     address: Address
     identity: Keyring | Identity
     folder: PartyFolder
-    report: Report
     emulation: Emulation | None = None
-    observers: Sequence[Subscriber] = ()
+    subscribers: Sequence[Subscriber] = ()
+    """Who is told what happens."""
 
 
 @dataclass
@@ -88,7 +86,7 @@ class _Part:
         same = identity(me.terms)
         self.chain = Chain.open(folder.chain, me.me, same, wall_ns())
         elapsed_ns = max(0, wall_ns() - folder.remember("started_ns", wall_ns()))
-        self.watch = Watch(self._timeouts(), place.report, self.chain, elapsed_ns)
+        self.watch = Watch(self._timeouts(), me.me, place.subscribers, self.chain, elapsed_ns)
         kept = FileStore(folder.checkpoints, me.me, same, job.recovery.keep)
         forgives = job.recovery.on_disk_fault == "go_on"
         self.store = NotedStore(kept, self.watch, self.chain, forgives)
@@ -102,7 +100,7 @@ class _Part:
     def run(self) -> Joined:
         """All of it."""
         place, me = self.place, self.me
-        self.watch.note(f"{me.me} starts", again=0 if self.chain.entries > 1 else None)
+        self._tell(Started, self.chain.entries > 1)
         self.world = PartyWorld(
             me.job,
             me.me,
@@ -115,21 +113,22 @@ class _Part:
         self.world.receipt = self._receipt
         self.world.releases = None if me.leads else self._counter()
         self.seat = me.seat(self.store)
-        self.world.subscribers = place.observers
         self.seat.conclude = self._conclude
         self.seat.goes_on = self._goes_on
         self.seat.settled = place.folder.complete
-        self.place.report.follows(self.seat)
         try:
             status = run_connected(self.world, place.address, place.identity, self._attend)
             differences = self._reconcile()
-            why = "" if self.fault is None else f", {self.fault}"
-            self.watch.note(f"ends: {ENDS.get(status, status)}{why}")
+            why = "" if self.fault is None else str(self.fault)
+            self._tell(Finished, status, why)
         finally:
             self.chain.close()
         program = self.seat.program
         rounds = place.folder.rounds if program is None else program.view.round
         return Joined(status, place.folder.path, rounds, differences, self.run_, self.fault)
+
+    def _tell(self, kind: Callable[..., Event], *said: object) -> None:
+        self.watch.tell(kind(self.me.me, self.watch.time_ns(), *said))
 
     def _timeouts(self) -> Timeouts:
         """A passive party that has its result waits for the active one no longer than for a
@@ -176,13 +175,12 @@ class _Part:
             return DONE_STATUS
 
     def _goes_on(self, start: int) -> None:
-        if not self.world.begun_ns:
+        if not self.watch.begun_ns:
             now_ns = self.watch.now()
             # A clock that was set back must not make the time negative.
             self.world.start_clock(min(now_ns, self.place.folder.remember("begun_ns", now_ns)))
         if self.world.roster.begun_again or start:
-            where = f"the end of round {start}" if start else "the beginning"
-            self.watch.note(f"goes on from {where}", again=start if start else None)
+            self._tell(Resumed, start)
 
     def _receipt(self, peer: str) -> bytes:
         entries = self.world.ledger.entries()

@@ -8,6 +8,7 @@ from colonnade.net.world import NetworkWorld
 from colonnade.record.chain import Chain
 from colonnade.record.checkpoints import FileStore
 from colonnade.record.durable import CheckpointError
+from colonnade.record.events import Saved
 from colonnade.record.timeline import Timeline
 from colonnade.record.tree import Tree
 from colonnade.run.releases import Counter
@@ -35,7 +36,7 @@ class NotedStore:
                 raise
             self._watch.note(f"{error}; the training goes on without (recovery.on_disk_fault)")
             return
-        self._watch.note(f"saved the checkpoint of round {round}", kept=round)
+        self._watch.tell(Saved(self._watch.me, self._watch.time_ns(), round))
         self._chain.sync()
 
     def load(self, round: int) -> Tree:
@@ -62,7 +63,6 @@ class PartyWorld(NetworkWorld):
     """The network, with a clock that begins when all parties are there: how long somebody was
     awaited before says nothing of the training. What leaves a passive party is counted."""
 
-    begun_ns = 0
     releases: Counter | None = None
 
     async def send(self, to: str, message: Message) -> None:
@@ -73,9 +73,9 @@ class PartyWorld(NetworkWorld):
 
     def start_clock(self, begun_ns: int) -> None:
         """The training began when the watch showed this; what came before it is not counted."""
-        self.begun_ns = begun_ns
+        self.watch.begun_ns = begun_ns
         self.timeline = Timeline()
 
     def now(self) -> int:
         """Nanoseconds since the job began."""
-        return super().now() - self.begun_ns
+        return self.watch.time_ns()
