@@ -6,7 +6,7 @@ colonnade simulate digits --method examples.my_method:growing --set method.most=
 from dataclasses import dataclass
 
 from colonnade import Method, extension
-from colonnade.policies.pace import Held
+from colonnade.policies.local import Held
 from colonnade.policies.view import Exchange, View
 
 

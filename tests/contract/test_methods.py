@@ -278,8 +278,7 @@ def test_a_count_that_would_keep_a_party_busy_for_ever_is_refused(table, words):
 def test_flex_vfl_stops_at_so_many_updates_however_short_they_are():
     from dataclasses import replace
 
-    from colonnade.policies.local import until
-    from colonnade.policies.pace import UPDATES_MAX
+    from colonnade.policies.local import UPDATES_MAX, until
     from colonnade.policies.view import Exchange, Role, View
 
     view = View(Role.PASSIVE, 9, 9, 2, update_ns=1)

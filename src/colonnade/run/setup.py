@@ -28,7 +28,7 @@ from colonnade.party.schedule import Schedule
 from colonnade.party.session import Seat
 from colonnade.party.setup import Setup
 from colonnade.party.world import World
-from colonnade.policies.pace import Timing
+from colonnade.policies.local import Timing
 from colonnade.record.checkpoints import Store
 from colonnade.record.metrics import Metric
 from colonnade.record.sizes import Known, Sizes
