@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from benchmarks.wan_party import ask
 from colonnade.job.party_file import own_job
 from colonnade.job.policy import Policy
-from colonnade.net.party import Address
+from colonnade.net.runner import Address
 from colonnade.party.active import Active
 from colonnade.party.passive import Passive
 from colonnade.party.session import Seat

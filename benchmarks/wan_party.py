@@ -22,8 +22,8 @@ from colonnade.job.files import load
 from colonnade.job.records import Costs, Job
 from colonnade.learn.build import DTYPES
 from colonnade.learn.null import Record
-from colonnade.net.detector import Watch, new_incarnation
-from colonnade.net.party import Address, run_connected
+from colonnade.net.detector import FailureDetector, new_incarnation
+from colonnade.net.runner import Address, run_connected
 from colonnade.net.world import NetworkWorld
 from colonnade.party.session import attend
 from colonnade.party.world import UNCHARGED, Work
@@ -117,7 +117,9 @@ def main() -> None:
     parser.add_argument("--width", type=int, required=True)
     parser.add_argument("--window", type=int, default=0)
     asked, job, identity = ask(parser)
-    world = Sleeping(job, asked.me, Watch(job.timeouts, asked.me), incarnation=new_incarnation())
+    world = Sleeping(
+        job, asked.me, FailureDetector(job.timeouts, asked.me), incarnation=new_incarnation()
+    )
     world.costs = job.compute.of(asked.me)
     came = run_connected(
         world,

@@ -29,8 +29,8 @@ import msgspec
 
 from colonnade import simulate
 from colonnade.errors import ColonnadeError
-from colonnade.net import client as dialer
-from colonnade.net.client import ClientStream, Dialer
+from colonnade.net import client
+from colonnade.net.client import Client, ClientStream
 from colonnade.net.link import Emulation
 from colonnade.net.server import ServerStream
 from colonnade.party.world import Over
@@ -192,7 +192,7 @@ async def _door(s: Scene, attack: Attack, count: int, found: Found) -> None:
     again = await _start(s, "p2")
     patience_s = PATIENCE_S + s.job.train.rounds / 20
     s.unharmed({party.name: await party.end(patience_s) for party in (*fixed, again)})
-    found.refusals = active.world.watch.refusals
+    found.refusals = active.world.detector.refusals
     found.generation = active.world.roster.generation
 
 
@@ -235,7 +235,7 @@ async def _clients(s: Scene, attack: Attack, count: int, found: Found) -> None:
     """Passive parties that dial an active one which speaks nonsense."""
     goal = found.read["client"] + count
     address = f"127.0.0.1:{await attack.do('server', '', count)}"
-    pause_s, dialer.PAUSE_S = dialer.PAUSE_S, 0.001
+    pause_s, client.BACKOFF_S = client.BACKOFF_S, 0.001
     idle = 0
     try:
         while found.read["client"] < goal and idle < 50:
@@ -243,7 +243,7 @@ async def _clients(s: Scene, attack: Attack, count: int, found: Found) -> None:
             seat = s.seat("p0")
             seat.store = None
             victim = Taker(s, "p0", seat, None, s.job)
-            victim.go(Dialer(victim.world, s.known["p0"], address))
+            victim.go(Client(victim.world, s.known["p0"], address))
             await asyncio.wait([victim.task], timeout=1)
             if victim.task.done():
                 error = victim.task.exception()
@@ -256,7 +256,7 @@ async def _clients(s: Scene, attack: Attack, count: int, found: Found) -> None:
             found.resident.setdefault("client", []).append(resident_mb())
             idle = idle + 1 if found.read["client"] == before else 0
     finally:
-        dialer.PAUSE_S = pause_s
+        client.BACKOFF_S = pause_s
 
 
 def main(words: Sequence[str] | None = None) -> Found:

@@ -12,11 +12,11 @@ from typing import Any
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
 from colonnade.net import grpc as tls
-from colonnade.net.client import Dialer
-from colonnade.net.detector import Watch
+from colonnade.net.client import Client
+from colonnade.net.detector import FailureDetector
 from colonnade.net.link import Emulation
-from colonnade.net.party import run_party
-from colonnade.net.server import Door
+from colonnade.net.runner import run_party
+from colonnade.net.server import Server
 from colonnade.net.world import NetworkWorld
 from colonnade.party.session import Seat, attend
 from colonnade.record.events import Evaluated, Event, Subscriber, Tested, Waiting
@@ -77,21 +77,21 @@ def run_programs(
             name: NetworkWorld(
                 job,
                 name,
-                Watch(job.timeouts, name, subscribers),
+                FailureDetector(job.timeouts, name, subscribers),
                 incarnation=number + 1,
                 emulation=emulation,
                 policy=Policy(shares_labels=True),
             )
             for number, name in enumerate(job.parties)
         }
-        door = Door(worlds[job.active], known[job.active])
-        address = f"127.0.0.1:{await door.open('127.0.0.1:0')}"
-        ways = {
-            name: door if name == job.active else Dialer(world, known[name], address)
+        server = Server(worlds[job.active], known[job.active])
+        address = f"127.0.0.1:{await server.open('127.0.0.1:0')}"
+        endpoints = {
+            name: server if name == job.active else Client(world, known[name], address)
             for name, world in worlds.items()
         }
         running = [
-            run_party(worlds[name], ways[name], program(worlds[name]))
+            run_party(worlds[name], endpoints[name], program(worlds[name]))
             for name, program in programs.items()
         ]
         async with asyncio.timeout(LIMIT_S):

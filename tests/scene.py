@@ -17,12 +17,12 @@ from colonnade.errors import ColonnadeError
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
 from colonnade.net import grpc as tls
-from colonnade.net.client import Dialer
-from colonnade.net.detector import Watch
+from colonnade.net.client import Client
+from colonnade.net.detector import FailureDetector
 from colonnade.net.link import Emulation
-from colonnade.net.party import run_party
+from colonnade.net.runner import run_party
 from colonnade.net.segment import Segment
-from colonnade.net.server import METHOD, SERVICE, Door
+from colonnade.net.server import METHOD, SERVICE, Server
 from colonnade.net.world import NetworkWorld
 from colonnade.party.session import Seat, attend
 from colonnade.record.checkpoints import MemoryStore
@@ -45,7 +45,7 @@ class Taker:
         self.world = NetworkWorld(
             job,
             name,
-            Watch(job.timeouts, name, [self.report]),
+            FailureDetector(job.timeouts, name, [self.report]),
             incarnation=next(_numbers),
             emulation=scene.emulation,
             policy=policy,
@@ -53,8 +53,10 @@ class Taker:
         self._scene = scene
         self.task: asyncio.Task[Any] | None = None
 
-    def go(self, way: Any) -> Taker:
-        self.task = asyncio.ensure_future(run_party(self.world, way, attend(self.world, self.seat)))
+    def go(self, endpoint: Any) -> Taker:
+        self.task = asyncio.ensure_future(
+            run_party(self.world, endpoint, attend(self.world, self.seat))
+        )
         return self
 
     async def end(self, patience_s: float = PATIENCE_S) -> Any:
@@ -111,11 +113,11 @@ class Scene:
         self.takers.append(taker)
         identity = identity or self.known[name]
         if taker.world.leads:
-            door = Door(taker.world, identity)
-            self.address = f"127.0.0.1:{await door.open('127.0.0.1:0')}"
-            taker.go(door)
+            server = Server(taker.world, identity)
+            self.address = f"127.0.0.1:{await server.open('127.0.0.1:0')}"
+            taker.go(server)
         else:
-            taker.go(Dialer(taker.world, identity, self.address))
+            taker.go(Client(taker.world, identity, self.address))
         await asyncio.sleep(0.01)  # What has begun can be ended.
         return taker
 
@@ -171,7 +173,7 @@ async def wire(address: str, identity: Identity, active: str) -> AsyncIterator[C
         try:
             yield open_stream
         finally:
-            await asyncio.gather(*(tls.hang_up(call) for call in calls))
+            await asyncio.gather(*(tls.cancel_call(call) for call in calls))
 
 
 async def speak(

@@ -16,7 +16,7 @@ import pytest
 from colonnade.errors import AbsentError, PartyError
 from colonnade.job.records import Timeouts
 from colonnade.net import grpc as tls
-from colonnade.net import server as door
+from colonnade.net import server
 from colonnade.net.segment import PROTOCOL, Kind, Segment
 from colonnade.record.chain import Chain, verify
 from tests import loop
@@ -34,7 +34,7 @@ async def hear(call):
 @pytest.mark.parametrize("claimed", [1 << 31, (1 << 32) - 1])
 def test_a_claimed_generation_does_not_make_the_honest_ones_refused(claimed):
     async def run(s, active):
-        await s.until(lambda: "p0" in active.world.outlets)
+        await s.until(lambda: "p0" in active.world.connections)
         async with wire(s.address, s.known["p2"], "p1") as open_stream:
             call = open_stream()
             await call.write(JOIN.encode())
@@ -50,7 +50,7 @@ def test_a_claimed_generation_does_not_make_the_honest_ones_refused(claimed):
         )
         assert (news.kind, news.generation) == (Kind.OPEN, first)
         await again(s, active, "p0")
-        assert active.world.watch.refusals == {"p2": 1}
+        assert active.world.detector.refusals == {"p2": 1}
 
     play(run)
 
@@ -62,30 +62,30 @@ def test_a_connection_is_of_one_process():
         *_, told = await speak(s.address, s.known["p2"], "p1", *words)
         assert told.kind == Kind.REFUSE and "came as another process" in told.text()
         assert active.world.roster.generation == generation, "nobody had to begin again"
-        assert active.world.watch.refusals == {"p2": 1}
+        assert active.world.detector.refusals == {"p2": 1}
 
     play(run)
 
 
 async def again(s, active, name):
     """An honest party loses its connection, and must get another."""
-    before = active.world.outlets[name]
-    before.over.set()
-    await s.until(lambda: active.world.outlets.get(name) not in (None, before))
+    before = active.world.connections[name]
+    before.closing.set()
+    await s.until(lambda: active.world.connections.get(name) not in (None, before))
 
 
 def test_silent_streams_of_one_party_do_not_keep_another_from_joining():
     async def run(s, active):
-        await s.until(lambda: "p0" in active.world.outlets)
+        await s.until(lambda: "p0" in active.world.connections)
         async with AsyncExitStack() as stack:
             for _ in range(20):
                 open_stream = await stack.enter_async_context(wire(s.address, s.known["p2"], "p1"))
-                for _ in range(door.STREAMS_PER_CONNECTION):
+                for _ in range(server.STREAMS_PER_CONNECTION):
                     call = open_stream()
                     with suppress(asyncio.InvalidStateError, tls.secure_grpc().aio.AioRpcError):
                         await call.wait_for_connection()
             await again(s, active, "p0")
-        assert set(active.world.watch.refusals) == {"p2"}
+        assert set(active.world.detector.refusals) == {"p2"}
         assert active.said("refused p2: it has 4 streams open already")
 
     play(run)
@@ -97,12 +97,12 @@ def descriptors():
 
 
 def test_connections_without_a_certificate_are_bounded_and_timed_out(monkeypatch):
-    monkeypatch.setattr(door, "CONNECTIONS_MAX", 16)
-    monkeypatch.setattr(door, "HANDSHAKE_MAX_S", 1.0)
-    monkeypatch.setattr(door, "HANDSHAKE_S", 1.0)
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 16)
+    monkeypatch.setattr(server, "HANDSHAKE_MAX_S", 1.0)
+    monkeypatch.setattr(server, "HANDSHAKE_S", 1.0)
 
     async def run(s, active):
-        await s.until(lambda: "p0" in active.world.outlets)
+        await s.until(lambda: "p0" in active.world.connections)
         host, _, port = s.address.rpartition(":")
         before = descriptors()
         idle = [socket.create_connection((host, int(port))) for _ in range(150)]
@@ -110,7 +110,7 @@ def test_connections_without_a_certificate_are_bounded_and_timed_out(monkeypatch
             await asyncio.sleep(0.1)
             assert descriptors() <= before + len(idle) + 16 + 4
             await again(s, active, "p0")
-            await s.until(lambda: active.world.watch.refusals.get(door.STRANGER, 0) >= 10)
+            await s.until(lambda: active.world.detector.refusals.get(server.STRANGER, 0) >= 10)
         finally:
             for each in idle:
                 each.close()
@@ -125,7 +125,7 @@ def test_a_flood_of_last_words_fills_no_log(kind):
         for times in range(3):
             *_, told = await speak(s.address, s.known["p2"], "p1", JOIN, *flood)
             assert told.kind == Kind.REFUSE and "one is the last word" in told.text()
-            assert active.world.watch.refusals == {"p2": times + 1}
+            assert active.world.detector.refusals == {"p2": times + 1}
         assert sum(map(len, active.report.events)) < 20_000, "of 300 kB that were sent"
 
     play(run)
@@ -172,7 +172,7 @@ def test_what_cannot_be_written_into_the_ledger_does_not_leave(tmp_path):
 
             chain.message = full
             active, p2 = await s.start("p1"), await s.start("p2")
-            p2.world.watch._chain = chain
+            p2.world.detector._chain = chain
             await s.start("p0")
             error = await p2.end()
             assert "cannot be written (no space left on device)" in str(error)

@@ -56,7 +56,7 @@ def test_an_embedding_of_another_form_in_the_midst_of_a_job(how, said):
         error = await (await s.start("p2", spoil(s.seat("p2"), 7, how))).end()
         assert isinstance(error, PartyError) and error.exit_code == 1
         assert "p1 refused: " in str(error) and said in str(error)
-        assert active.said("refused p2: p2 sent") and active.world.watch.refusals == {"p2": 1}
+        assert active.said("refused p2: p2 sent") and active.world.detector.refusals == {"p2": 1}
 
     play(run)
 
@@ -101,7 +101,7 @@ def test_a_gradient_that_is_not_finite_ends_the_job_with_the_active_partys_name(
                 error = await party.end()
                 assert isinstance(error, PartyError) and error.exit_code == 1
                 assert "p1 sent a tensor with NaN or infinite components" in str(error)
-            assert parties[2].world.watch.refusals == {"p1": 1}
+            assert parties[2].world.detector.refusals == {"p1": 1}
 
     loop.run(whole())
 

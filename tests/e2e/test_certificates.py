@@ -63,7 +63,7 @@ def test_a_list_that_is_read_anew_ends_the_connection_of_whoever_is_on_it():
             ring.on_change()
             error = await p2.end()
             assert isinstance(error, PartyError) and "on the deny-list" in str(error)
-            assert active.world.watch.refusals == {"p2": 1}
+            assert active.world.detector.refusals == {"p2": 1}
 
     loop.run(whole())
 
@@ -91,7 +91,7 @@ def test_a_passive_partys_list_that_is_read_anew_counts_for_the_connection_that_
             ring = Keyring(s.known["p2"])
             await s.start("p1")
             p2 = await s.start("p2", identity=ring)
-            await s.until(lambda: "p1" in p2.world.outlets)
+            await s.until(lambda: "p1" in p2.world.connections)
             ring.identity = denying(s.known["p2"], s.known["p1"])
             ring.on_change()
             error = await p2.end()

@@ -107,7 +107,7 @@ def test_a_question_off_the_schedule_is_a_breach_and_is_not_answered(name):
         async with scene(case) as s:
             honest, error = await attacked(s, deviating(s.seat("p1"), ask))
             assert f"p1 {said}" in error
-            assert honest.world.watch.refusals == {"p1": 1}
+            assert honest.world.detector.refusals == {"p1": 1}
             sent = {e["kind"]: e for e in honest.world.ledger.entries() if e["direction"] == "sent"}
             for entry in allowed:
                 if entry["direction"] == "sent" and entry["kind"] in sent:

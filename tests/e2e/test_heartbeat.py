@@ -8,7 +8,7 @@ import pytest
 
 from colonnade import Job, Party
 from colonnade.job.records import Timeouts
-from colonnade.net.detector import Watch
+from colonnade.net.detector import FailureDetector
 from colonnade.net.world import NetworkWorld
 from colonnade.party.world import Work
 from tests import loop
@@ -100,9 +100,9 @@ def test_work_runs_on_the_event_loop_only_while_all_of_its_kind_was_short(kind):
         return threading.current_thread() is threading.main_thread()
 
     async def whole():
-        watch = Watch(Timeouts(), "a")
-        watch.now = lambda: clock[0]
-        world = NetworkWorld(job, "a", watch, incarnation=1)
+        detector = FailureDetector(Timeouts(), "a")
+        detector.now = lambda: clock[0]
+        world = NetworkWorld(job, "a", detector, incarnation=1)
         on_loop = [await world.compute(lambda ms=ms: work(ms), kind) for ms in (0, 0, 0, 900, 0)]
         world.close()
         may = kind not in (Work.EVALUATE, Work.SAVE)

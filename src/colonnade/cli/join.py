@@ -18,7 +18,7 @@ from colonnade.errors import FailedError, JobError, RequestError
 if TYPE_CHECKING:
     from colonnade.job.party_file import PartyFile
     from colonnade.job.records import Job
-    from colonnade.net.party import Address
+    from colonnade.net.runner import Address
     from colonnade.tls.identity import Identity
     from colonnade.tls.keyring import Keyring
 
@@ -210,7 +210,7 @@ def _check_ends(job: Job, me: str, listen: str | None, connect: str | None) -> N
 
 
 def _address(listen: str | None, connect: str | None, file: PartyFile) -> Address:
-    from colonnade.net.party import Address
+    from colonnade.net.runner import Address
 
     return Address(listen, connect, file.tls.server_name, file.tls.names)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from colonnade.job.party_file import PartyFile
     from colonnade.job.records import Job
     from colonnade.net.link import Emulation
-    from colonnade.net.party import Address
+    from colonnade.net.runner import Address
     from colonnade.record.party_folder import PartyFolder
     from colonnade.run.join import Joined
     from colonnade.run.workers import Crew

@@ -12,11 +12,11 @@ from typing import Any
 
 from colonnade.errors import PartyError, WireError
 from colonnade.net.grpc import (
-    NOBODY,
+    NOT_LISTENING,
+    cancel_call,
     channel_credentials,
     channel_options,
     explain,
-    hang_up,
     secure_grpc,
 )
 from colonnade.net.proxy import proxy_option
@@ -29,9 +29,9 @@ from colonnade.tls.identity import Identity
 from colonnade.tls.keyring import Keyring
 from colonnade.tls.probe import shown_certificate
 
-PAUSE_S, PAUSE_MAX_S = 0.1, 5.0
+BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
 """Between two tries; twice as long each time, until a connection holds."""
-NOT_YET_NS = 10_000_000_000
+STARTUP_GRACE_NS = 10_000_000_000
 """Parties start when they like: for so long nobody need be told that the active one has not."""
 LAST_WORD_S = 1.0
 """How long it may take to say why the active party is not listened to any more."""
@@ -54,7 +54,7 @@ class ClientStream:
         return None if data is self._end else data
 
 
-class Dialer:
+class Client:
     """Keeps a connection to the active party."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Dialer:
         """What was said last of why there is no connection."""
         self._unheard_since_ns = world.now()
         self._keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
-        self._keyring.on_change = self._look_again
+        self._keyring.on_change = self._on_keys_changed
         self._name = server_name or dns_name(self._active)
         self._proxy = proxy_option(address, os.environ)
         self._options = [
@@ -86,23 +86,23 @@ class Dialer:
 
     async def run(self) -> None:
         """Dial until cancelled; a connection that holds starts the pauses anew."""
-        pause_s = PAUSE_S
+        backoff_s = BACKOFF_S
         while self._world.fault is None:
             held, details = await self._connect()
-            pause_s = PAUSE_S if held else min(2 * pause_s, PAUSE_MAX_S)
+            backoff_s = BACKOFF_S if held else min(2 * backoff_s, BACKOFF_MAX_S)
             if held:
                 self._unheard_since_ns = self._world.now()
             self._explain("" if held else details)
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(backoff_s)
 
     def _explain(self, details: str) -> None:
         """Say why there is no connection, once, and give up where that will not mend itself."""
-        early = self._world.now() - self._unheard_since_ns < NOT_YET_NS
-        if early and NOBODY in details:
+        early = self._world.now() - self._unheard_since_ns < STARTUP_GRACE_NS
+        if early and NOT_LISTENING in details:
             return
         fault = explain(details, self._active) if details else ""
         if fault and fault != self._said:
-            self._world.watch.notice(f"{self._address}: {fault}")
+            self._world.detector.notice(f"{self._address}: {fault}")
         self._said = fault
         # A certificate that was exchanged after it was looked at is looked at again.
         if _is_final(details) and not self._keyring.identity.denied:
@@ -111,13 +111,13 @@ class Dialer:
     async def _connect(self) -> tuple[bool, str]:
         """One connection from its beginning to its end: whether it held, and what broke it."""
         try:
-            identity = await self._accepting()
+            identity = await self._expected_identity()
         except OSError as error:
             return False, str(error)
         channel = self._grpc.aio.secure_channel(
             self._address, channel_credentials(identity), options=self._options
         )
-        heard_before = self._world.watch.heard_of(self._active)
+        heard_before = self._world.detector.heard_of(self._active)
         details, call = "", None
         try:
             call = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
@@ -134,12 +134,12 @@ class Dialer:
         finally:
             try:
                 if call is not None:
-                    await hang_up(call)
+                    await cancel_call(call)
             finally:
                 await channel.close()
-        return self._world.watch.heard_of(self._active) > heard_before, details
+        return self._world.detector.heard_of(self._active) > heard_before, details
 
-    async def _accepting(self) -> Identity:
+    async def _expected_identity(self) -> Identity:
         """Who this party is, and whom it accepts: with a deny-list, only the certificate that it
         has looked at."""
         identity = self._keyring.identity
@@ -159,16 +159,16 @@ class Dialer:
     def _give_up(self, why: str) -> None:
         self._world.fail(PartyError(f"{self._active} at {self._address}: {why}"))
 
-    def _look_again(self) -> None:
+    def _on_keys_changed(self) -> None:
         """The deny-list may have changed: dial anew, which judges the other end."""
         if self._keyring.identity.denied:
-            for outlet in list(self._world.outlets.values()):
-                outlet.over.set()
+            for connection in list(self._world.connections.values()):
+                connection.closing.set()
 
     async def _refuse(self, stream: ClientStream, fault: WireError) -> None:
         """The active party does not speak as it should: there is no going on without it."""
         sentence = f"{self._active} sent what is no message of ours: {fault}"
-        self._world.watch.refused(self._active, sentence)
+        self._world.detector.refused(self._active, sentence)
         self._world.fail(PartyError(sentence))
         with suppress(TimeoutError, asyncio.InvalidStateError, self._grpc.aio.AioRpcError):
             last = Segment(Kind.FAIL, data=sentence.encode()[:2000]).encode()

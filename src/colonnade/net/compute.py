@@ -17,7 +17,7 @@ UNKNOWN_NS = 10**12
 """How long work is taken to be of whose kind none was done yet."""
 
 
-class Workbench:
+class ComputeThread:
     """The compute thread, and how long each kind of work took of late."""
 
     def __init__(self, now: Callable[[], int]) -> None:
@@ -30,11 +30,11 @@ class Workbench:
         """Whether work of a kind may be done on the event loop, which stands still meanwhile."""
         return self._expected_ns[kind] < INLINE_NS and kind not in UNCHARGED
 
-    def do(self, work: Callable[[], T], kind: Work) -> T:
+    def run_inline(self, work: Callable[[], T], kind: Work) -> T:
         """Do the work at once."""
         return self._note(kind, *self._timed(work))
 
-    async def hand_over(self, work: Callable[[], T], kind: Work) -> T:
+    async def run(self, work: Callable[[], T], kind: Work) -> T:
         """Let the compute thread do the work."""
         loop = asyncio.get_running_loop()
         return self._note(kind, *await loop.run_in_executor(self._thread, self._timed, work))

@@ -73,7 +73,7 @@ def alarm(event: asyncio.Event, in_ns: int | None) -> Iterator[None]:
         handle.cancel()
 
 
-class Watch:
+class FailureDetector:
     """The clock, and what it says of the peers."""
 
     def __init__(
@@ -119,7 +119,7 @@ class Watch:
     def message(self, way: Direction, peer: str, kind: str, round: int, size: int) -> None:
         """A message was received, or is about to be sent."""
         if way == "received":
-            self.came(peer)
+            self.arrived(peer)
         if self._chain is not None:
             with self._one_at_a_time:
                 self._chain.message(wall_ns(), way, peer, kind, round, size)
@@ -158,7 +158,7 @@ class Watch:
         if more is not None:
             self.tell(kind(self.me, self.time_ns(), peer, *said, more=more))
 
-    def came(self, peer: str) -> None:
+    def arrived(self, peer: str) -> None:
         """What was awaited of a peer has come, or a part of it."""
         self._awaited.pop(peer, None)
 
@@ -212,7 +212,7 @@ class Watch:
                 self._spoke = False
                 self.tell(Waiting(self.me, self.time_ns(), None))
 
-    def look(self, peers: Sequence[str]) -> AbsentError | None:
+    def check(self, peers: Sequence[str]) -> AbsentError | None:
         """Called every now and then: say what is waited for, and give up when it is time."""
         now_ns = self.now()
         gap_ns, self._looked_ns = now_ns - self._looked_ns, now_ns

@@ -23,10 +23,10 @@ from colonnade.tls.keyring import Keyring
 
 __all__ = [
     "Identity",
+    "cancel_call",
     "channel_credentials",
     "channel_options",
     "explain",
-    "hang_up",
     "holder",
     "load_identity",
     "party_of",
@@ -37,10 +37,10 @@ __all__ = [
 ]
 
 VERBOSITY_VARIABLE = "GRPC_VERBOSITY"
-TRY_S = 5
+CONNECT_S = 5
 """How long gRPC may try to connect before it tries anew: where it polls, it sometimes misses that
 the other end closes right after the TLS handshake."""
-HANG_UP_S = 5
+CANCEL_S = 5
 """How long gRPC may take to end a call that was cancelled."""
 ENGINE_VARIABLE = "GRPC_EXPERIMENTS"
 POLLING = "-event_engine_client,-event_engine_listener"
@@ -61,7 +61,7 @@ _ANOTHER = (
     "who answers has a certificate, but not that of {0}: look at the address, and at the name of "
     "the active party in the job"
 )
-NOBODY = "Connection refused"
+NOT_LISTENING = "Connection refused"
 """What gRPC says where nothing listens."""
 _CLOSED = (
     "{0}, or a relay before it, closed the connection as it began: see whether it accepts this "
@@ -87,7 +87,7 @@ REASONS = (
     ),
     ("Socket closed", _CLOSED),
     ("Connection reset", _CLOSED),
-    (NOBODY, "nobody listens at the address of {0}: see whether {0} has started"),
+    (NOT_LISTENING, "nobody listens at the address of {0}: see whether {0} has started"),
 )
 """Why a connection did not come about: a part of what gRPC says, and what it means."""
 
@@ -124,11 +124,11 @@ def _not_of_a_broken_connection(record: logging.LogRecord) -> bool:
 
 
 def server_credentials(
-    keyring: Keyring | Identity, knocked: Callable[[], None] = lambda: None
+    keyring: Keyring | Identity, on_handshake: Callable[[], None] = lambda: None
 ) -> Any:
     """Credentials with which the active party listens; a client must show a certificate.
 
-    `knocked` is called as each TLS handshake begins, in a thread of gRPC's.
+    `on_handshake` is called as each TLS handshake begins, in a thread of gRPC's.
     """
     grpc = secure_grpc()
     keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
@@ -141,7 +141,7 @@ def server_credentials(
 
     def other_certificate() -> Any:
         """gRPC asks before each handshake whether there is another certificate; None says no."""
-        knocked()
+        on_handshake()
         if keyring.identity is shown[0]:
             return None
         shown[0] = keyring.identity
@@ -161,7 +161,7 @@ def channel_credentials(identity: Identity) -> Any:
     )
 
 
-async def hang_up(call: Any) -> None:
+async def cancel_call(call: Any) -> None:
     """End a call, and wait until gRPC has nothing more to report of it.
 
     What it reports later would find the event loop closed, or another one in its place.
@@ -169,9 +169,9 @@ async def hang_up(call: Any) -> None:
     call.cancel()
     ended = asyncio.ensure_future(call.code())
     try:
-        await asyncio.wait([ended], timeout=HANG_UP_S)
+        await asyncio.wait([ended], timeout=CANCEL_S)
     except asyncio.CancelledError:
-        await asyncio.wait([ended], timeout=HANG_UP_S)
+        await asyncio.wait([ended], timeout=CANCEL_S)
         raise
     finally:
         ended.cancel()
@@ -190,7 +190,7 @@ def channel_options(active: str, server_name: str | None = None) -> list[tuple[s
     """
     return [
         ("grpc.ssl_target_name_override", server_name or dns_name(active)),
-        ("grpc.min_reconnect_backoff_ms", TRY_S * 1000),
+        ("grpc.min_reconnect_backoff_ms", CONNECT_S * 1000),
     ]
 
 

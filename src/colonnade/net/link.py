@@ -55,7 +55,7 @@ class Emulation:
         return cls(**found)
 
 
-class Outlet:
+class Connection:
     """What leaves over one connection: urgent segments first, then the session's, one at a time,
     so that nothing urgent waits for longer than one segment."""
 
@@ -63,11 +63,11 @@ class Outlet:
         self.stream = stream
         self.session = session
         self.written_bytes = 0
-        self.over = asyncio.Event()
+        self.closing = asyncio.Event()
         """Whoever sets it ends the connection."""
         self.said_last = False
         """The peer has said why it goes; it says so once."""
-        self.held = False
+        self.paused = False
         """The reader of the connection waits for room: the peer is not silent, it is not heard."""
         self.incarnation: int | None = None
         """The process of the passive party at the other end, once it has joined."""
@@ -75,31 +75,31 @@ class Outlet:
         """Why the peer is refused, in mid-connection."""
         self._urgent: dict[int, Segment] = {}
         """The newest of each kind: whoever sends and does not read is not answered one by one."""
-        self._stirred = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._emulation = emulation
-        self._line: deque[tuple[int, bytes]] = deque()
+        self._in_flight: deque[tuple[int, bytes]] = deque()
         self._filled = asyncio.Event()
         self._free_ns = 0
 
     def retire(self) -> None:
         """Send nothing more: another connection has taken the place of this one."""
         self.session = None
-        self.over.set()
-        self._stirred.set()
+        self.closing.set()
+        self._wakeup.set()
 
     def refuse(self, why: str) -> None:
         """End the connection, and let the peer know why."""
         self.refusal = why
         self.retire()
 
-    def say(self, segment: Segment) -> None:
+    def send_urgent(self, segment: Segment) -> None:
         """Send this before anything else; it takes the place of an earlier one of its kind."""
         self._urgent[segment.kind] = segment
-        self._stirred.set()
+        self._wakeup.set()
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """There is something to send."""
-        self._stirred.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Write until the connection is over, or ends."""
@@ -112,11 +112,11 @@ class Outlet:
             delivering.cancel()
 
     async def _pump(self) -> None:
-        while not self.over.is_set():
+        while not self.closing.is_set():
             segment = self._next()
             if segment is None:
-                self._stirred.clear()
-                await self._stirred.wait()
+                self._wakeup.clear()
+                await self._wakeup.wait()
                 continue
             data = segment.encode()
             self.written_bytes += len(data)
@@ -136,7 +136,7 @@ class Outlet:
         self._free_ns = max(now_ns, self._free_ns)
         if emulation.rate_bits is not None:
             self._free_ns += len(data) * 8 * NS_PER["s"] // emulation.rate_bits
-        self._line.append((self._free_ns + emulation.latency_ns, data))
+        self._in_flight.append((self._free_ns + emulation.latency_ns, data))
         self._filled.set()
         # Short waits are left to add up: a sleep takes a millisecond longer than it should.
         if self._free_ns - now_ns > 2 * NS_PER["ms"]:
@@ -144,10 +144,10 @@ class Outlet:
 
     async def _deliver(self, latency_ns: int) -> None:
         while True:
-            while not self._line:
+            while not self._in_flight:
                 self._filled.clear()
                 await self._filled.wait()
-            due_ns, data = self._line.popleft()
+            due_ns, data = self._in_flight.popleft()
             early_ns = due_ns - time.monotonic_ns()
             if early_ns > 0:
                 await asyncio.sleep(early_ns / NS_PER["s"])

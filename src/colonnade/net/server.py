@@ -1,4 +1,4 @@
-"""The active party's door: a gRPC server that lets in whom the job names, and nobody else."""
+"""The active party's end: a gRPC server that lets in whom the job names, and nobody else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from colonnade.errors import RequestError, WireError
-from colonnade.net.connections import BEAT_S
+from colonnade.net.connections import HEARTBEAT_S
 from colonnade.net.grpc import holder, peer_certificate, secure_grpc, server_credentials
 from colonnade.net.session import PROTOCOL, Kind, Segment
 from colonnade.net.world import NetworkWorld
@@ -21,11 +21,11 @@ from colonnade.tls.identity import Identity
 from colonnade.tls.keyring import Keyring
 
 SERVICE, METHOD = "colonnade.Wire", "Stream"
-FIRST_WORD_S = 10
+JOIN_S = 10
 """How long a connection may stay silent before it has said who it is."""
 HANDSHAKE_S = 5
 """How long after it began a connection that has called nobody counts as a handshake that failed."""
-SIGN_OF_LIFE_S = 3 * BEAT_S
+SIGN_OF_LIFE_S = 3 * HEARTBEAT_S
 """How long a connection has to show that it lives, when another process of its name comes."""
 STREAMS_PER_CONNECTION, STREAMS_PER_PARTY = 4, 4
 """How many streams may be open at once. A party needs one, and another as it dials again; what
@@ -37,7 +37,7 @@ DESCRIPTORS = 256
 CALLERS_MAX = 256
 """So many connections are known by their address; of older ones a new stream is a new caller."""
 STRANGER = "a stranger"
-STRANGE = "is of no passive party of this job: use the certificate of one of them"
+NOT_A_PARTY = "is of no passive party of this job: use the certificate of one of them"
 """Whose job it is, and who the parties are, is not for a stranger to hear."""
 DRAIN_S, DRAIN_MAX = 1.0, 1000
 """How long, and for how many segments, whoever was refused is still listened to."""
@@ -119,7 +119,7 @@ class ServerStream:
                         return
 
 
-class Door:
+class Server:
     """Listens for passive parties."""
 
     def __init__(
@@ -131,7 +131,7 @@ class Door:
         self._world = world
         self._grpc = secure_grpc()
         self._names = dict.fromkeys(world.peers, ()) | dict(names or {})
-        self._knocks: deque[float] = deque()
+        self._handshakes: deque[float] = deque()
         """When the connections began on which nothing was called yet, oldest first."""
         self._callers: dict[str, None] = {}
         """The addresses of the connections on which something was, oldest first."""
@@ -139,10 +139,10 @@ class Door:
         """How many are open, by party."""
         self._server = self._grpc.aio.server(options=server_options(spare_connections()))
         self._keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
-        self._keyring.on_change = self._shut_out
+        self._keyring.on_change = self._drop_denied
         self._shown: dict[str, bytes] = {}
         """The certificate that each party has shown last."""
-        self._credentials = server_credentials(self._keyring, self._knocked)
+        self._credentials = server_credentials(self._keyring, self._handshake_began)
         handler = self._grpc.stream_stream_rpc_method_handler(self._handle)
         self._server.add_generic_rpc_handlers(
             (self._grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),)
@@ -167,60 +167,60 @@ class Door:
         """Listen until cancelled."""
         try:
             while True:
-                await asyncio.sleep(BEAT_S)
-                self._look()
+                await asyncio.sleep(HEARTBEAT_S)
+                self._report_failed_handshakes()
         finally:
             # Else gRPC cancels what is under way, and prints where it was.
-            for outlet in list(self._world.outlets.values()):
-                outlet.retire()
+            for connection in list(self._world.connections.values()):
+                connection.retire()
             await self._server.stop(GRACE_S)
 
-    def _knocked(self) -> None:
+    def _handshake_began(self) -> None:
         """A TLS handshake begins; called by gRPC, in a thread of its own."""
-        self._knocks.append(time.monotonic())
+        self._handshakes.append(time.monotonic())
 
-    def _called(self, address: str) -> None:
+    def _call_began(self, address: str) -> None:
         """A connection is through its handshake, and somebody calls on it."""
         if address in self._callers:
             return
         self._callers[address] = None
         if len(self._callers) > CALLERS_MAX:
             del self._callers[next(iter(self._callers))]
-        if self._knocks:
-            self._knocks.popleft()
+        if self._handshakes:
+            self._handshakes.popleft()
 
-    def _look(self) -> None:
+    def _report_failed_handshakes(self) -> None:
         """Count the handshakes that came to nothing; gRPC tells of them in no other way."""
-        while self._knocks and self._knocks[0] < time.monotonic() - HANDSHAKE_S:
-            self._knocks.popleft()
-            self._world.watch.refused(
+        while self._handshakes and self._handshakes[0] < time.monotonic() - HANDSHAKE_S:
+            self._handshakes.popleft()
+            self._world.detector.refused(
                 STRANGER, "it showed no certificate that this party trusts, or is no party at all"
             )
 
     async def _handle(self, requests: Any, context: Any) -> None:
         stream = ServerStream(context, self._grpc)
-        self._called(context.peer())
+        self._call_began(context.peer())
         certificate = peer_certificate(context.auth_context())
         party = None if certificate is None else party_of(certificate, self._names)
         who = party or f"the certificate of {holder(certificate)}"
         if self._streams[who] >= STREAMS_PER_PARTY:
             # Nothing is awaited of whoever has so many; not even that it hears why.
             fault = f"it has {STREAMS_PER_PARTY} streams open already"
-            self._world.watch.refused(who, fault)
+            self._world.detector.refused(who, fault)
             context.set_code(self._grpc.StatusCode.RESOURCE_EXHAUSTED)
             context.set_details(fault)
             return
         self._streams[who] += 1
         try:
             if certificate is None or party not in self._world.peers:
-                raise WireError(f"{who} {STRANGE}")
+                raise WireError(f"{who} {NOT_A_PARTY}")
             self._check_denied(certificate)
-            first = await self._first_word(stream)
+            first = await self._read_join(stream)
             await self._admit(party, first)
             self._shown[party] = certificate
             await self._world.serve(party, stream, first)
         except WireError as fault:
-            self._world.watch.refused(who, str(fault))
+            self._world.detector.refused(who, str(fault))
             await stream.refuse(str(fault))
             await stream.drain()
         finally:
@@ -231,20 +231,20 @@ class Door:
         if is_denied_pem(certificate, self._keyring.identity.denied):
             raise WireError("its certificate is on the deny-list (tls.deny): it needs a new one")
 
-    def _shut_out(self) -> None:
+    def _drop_denied(self) -> None:
         """The deny-list may have changed: end the connections of whoever is on it now."""
-        for party, outlet in list(self._world.outlets.items()):
+        for party, connection in list(self._world.connections.items()):
             try:
                 self._check_denied(self._shown[party])
             except WireError as fault:
-                outlet.refuse(str(fault))
+                connection.refuse(str(fault))
 
-    async def _first_word(self, stream: ServerStream) -> Segment:
+    async def _read_join(self, stream: ServerStream) -> Segment:
         try:
-            async with asyncio.timeout(FIRST_WORD_S):
+            async with asyncio.timeout(JOIN_S):
                 raw = await stream.read()
         except TimeoutError:
-            raise WireError(f"nothing was said for {FIRST_WORD_S} s") from None
+            raise WireError(f"nothing was said for {JOIN_S} s") from None
         if raw is None:
             raise WireError("the connection ended before a word was said")
         first = Segment.decode(raw)
@@ -261,15 +261,15 @@ class Door:
         """A party is connected once. Its own new connection takes the place of the old one; that
         of another process does only if the old one is dead."""
         world = self._world
-        before_ns, old = world.watch.heard_of(party), world.outlets.get(party)
+        before_ns, old = world.detector.heard_of(party), world.connections.get(party)
         until = time.monotonic() + SIGN_OF_LIFE_S
-        while old is not None and world.outlets.get(party) is old:
+        while old is not None and world.connections.get(party) is old:
             if world.roster.peers[party].incarnation == first.number:
                 return
-            if world.watch.heard_of(party) > before_ns or old.held:
+            if world.detector.heard_of(party) > before_ns or old.paused:
                 raise WireError(
                     f"{party} is connected already, from another process: end that one, or this one"
                 )
             if time.monotonic() > until:
                 return
-            await asyncio.sleep(BEAT_S / 10)
+            await asyncio.sleep(HEARTBEAT_S / 10)

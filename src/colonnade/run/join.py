@@ -15,9 +15,9 @@ from colonnade.job.files import dumps
 from colonnade.job.party_file import public_job
 from colonnade.job.running import Timeouts
 from colonnade.job.terms import identity
-from colonnade.net.detector import Watch, new_generation, new_incarnation, wall_ns
+from colonnade.net.detector import FailureDetector, new_generation, new_incarnation, wall_ns
 from colonnade.net.link import Emulation
-from colonnade.net.party import Address, run_connected
+from colonnade.net.runner import Address, run_connected
 from colonnade.party.session import Seat, attend
 from colonnade.party.setup import Outcome
 from colonnade.party.world import Over
@@ -86,7 +86,9 @@ class _Part:
         same = identity(me.terms)
         self.chain = Chain.open(folder.chain, me.me, same, wall_ns())
         elapsed_ns = max(0, wall_ns() - folder.remember("started_ns", wall_ns()))
-        self.watch = Watch(self._timeouts(), me.me, place.subscribers, self.chain, elapsed_ns)
+        self.watch = FailureDetector(
+            self._timeouts(), me.me, place.subscribers, self.chain, elapsed_ns
+        )
         kept = FileStore(folder.checkpoints, me.me, same, job.recovery.keep)
         forgives = job.recovery.on_disk_fault == "go_on"
         self.store = NotedStore(kept, self.watch, self.chain, forgives)

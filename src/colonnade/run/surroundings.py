@@ -3,7 +3,7 @@ noted."""
 
 from __future__ import annotations
 
-from colonnade.net.detector import Watch
+from colonnade.net.detector import FailureDetector
 from colonnade.net.world import NetworkWorld
 from colonnade.record.chain import Chain
 from colonnade.record.checkpoints import FileStore
@@ -19,7 +19,9 @@ class NotedStore:
     """Checkpoints in files, each noted in the ledger; a fault of the disk is said, and the party
     goes on without, unless the job says otherwise."""
 
-    def __init__(self, store: FileStore, watch: Watch, chain: Chain, forgives: bool) -> None:
+    def __init__(
+        self, store: FileStore, watch: FailureDetector, chain: Chain, forgives: bool
+    ) -> None:
         self._store = store
         self._watch = watch
         self._chain = chain
@@ -73,9 +75,9 @@ class PartyWorld(NetworkWorld):
 
     def start_clock(self, begun_ns: int) -> None:
         """The training began when the watch showed this; what came before it is not counted."""
-        self.watch.begun_ns = begun_ns
+        self.detector.begun_ns = begun_ns
         self.timeline = Timeline()
 
     def now(self) -> int:
         """Nanoseconds since the job began."""
-        return self.watch.time_ns()
+        return self.detector.time_ns()

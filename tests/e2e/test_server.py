@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from colonnade.errors import RefusedError, RequestError
-from colonnade.net import client as dialer
+from colonnade.net import client, server
 from colonnade.net import grpc as tls
-from colonnade.net import server as door
 from colonnade.net.link import Emulation
 from colonnade.net.segment import LAST, PROTOCOL, Kind, Segment
 from colonnade.run.processes import free_port
@@ -31,7 +30,7 @@ def greeting(**fields):
             error = await (await s.start("p2", seat)).end()
             assert isinstance(error, RefusedError) and error.exit_code == 2
             assert said in str(error) and active.said(said)
-            assert active.world.watch.refusals == {"p2": 1}
+            assert active.world.detector.refusals == {"p2": 1}
 
         return run
 
@@ -73,13 +72,13 @@ def test_another_job_is_told_field_by_field_at_both_ends():
         assert isinstance(error, RefusedError) and error.exit_code == 2
         for said in ("train.batch_size is 9 at p2 and 8 at p1", "train.rounds is 3 at p2 and 12"):
             assert said in str(error) and active.said(said)
-        assert active.world.watch.refusals == {"p2": 1}
+        assert active.world.detector.refusals == {"p2": 1}
 
     play(run)
 
 
 def test_who_has_no_certificate_of_this_authority_is_counted(monkeypatch):
-    monkeypatch.setattr(door, "HANDSHAKE_S", 1.0)
+    monkeypatch.setattr(server, "HANDSHAKE_S", 1.0)
 
     async def run(s, active):
         grpc, mine = tls.secure_grpc(), s.known["p2"]
@@ -94,8 +93,8 @@ def test_who_has_no_certificate_of_this_authority_is_counted(monkeypatch):
             call = channel.stream_stream("/colonnade.Wire/Stream")()
             with pytest.raises(grpc.aio.AioRpcError):
                 await call.read()
-            await tls.hang_up(call)
-        await s.until(lambda: active.world.watch.refusals.get(door.STRANGER, 0) >= 2)
+            await tls.cancel_call(call)
+        await s.until(lambda: active.world.detector.refusals.get(server.STRANGER, 0) >= 2)
         assert active.said("refused a stranger: it showed no certificate that this party trusts")
 
     play(run)
@@ -108,7 +107,7 @@ def test_a_party_that_the_job_does_not_name_is_refused_and_hears_no_names():
             assert told.kind == Kind.REFUSE
             assert "is of no passive party of this job: use the certificate" in told.text()
             assert "p0" not in told.text() and "p2" not in told.text(), "who takes part is not said"
-        assert active.world.watch.refusals == {
+        assert active.world.detector.refusals == {
             "the certificate of x": 1,
             "the certificate of p1": 1,
         }
@@ -122,7 +121,7 @@ def test_a_name_that_is_connected_already_cannot_be_taken():
         # Slow enough that the second comes in the midst of the first's work.
         async with scene(case(), emulation=Emulation(latency_ns=40 * 10**6)) as s:
             active, other, first = [await s.start(name) for name in ("p1", "p0", "p2")]
-            await s.until(lambda: "p2" in active.world.outlets)
+            await s.until(lambda: "p2" in active.world.connections)
             second = await (await s.start("p2")).end()
             assert isinstance(second, RefusedError)
             assert "p2 is connected already, from another process" in str(second)
@@ -133,7 +132,7 @@ def test_a_name_that_is_connected_already_cannot_be_taken():
 
 
 def test_a_dead_connection_does_not_hold_a_name(monkeypatch):
-    monkeypatch.setattr(door, "SIGN_OF_LIFE_S", 0.5)
+    monkeypatch.setattr(server, "SIGN_OF_LIFE_S", 0.5)
 
     async def run(s, active):
         async with wire(s.address, s.known["p2"], "p1") as open_stream:
@@ -171,17 +170,17 @@ MALFORMED = {
 
 def test_bytes_that_are_no_message_of_ours():
     async def run(s, active):
-        await s.until(lambda: "p0" in active.world.outlets)
+        await s.until(lambda: "p0" in active.world.connections)
         for number, (said, words) in enumerate(MALFORMED.items(), 1):
             *_, told = await speak(s.address, s.known["p2"], "p1", *words)
             assert told.kind == Kind.REFUSE and said in told.text(), (said, told.text())
-            assert active.world.watch.refusals["p2"] == number
+            assert active.world.detector.refusals["p2"] == number
             assert active.said(f"refused p2: {told.text()}") or number > 1
         assert active.said("refused p2 (3 times by now)") and active.said("(10 times by now)")
         # Larger than gRPC is told to take: it ends the stream by itself, perhaps after the answer.
         heard = await speak(s.address, s.known["p2"], "p1", JOIN, bytes(2 << 20))
         assert {segment.kind for segment in heard} <= {Kind.OPEN}
-        await s.until(lambda: "p2" not in active.world.outlets)
+        await s.until(lambda: "p2" not in active.world.connections)
 
     play(run)
 
@@ -204,7 +203,7 @@ def data(number, message, flags=0):
 )
 def test_whoever_fails_before_the_first_round_may_come_again(words):
     async def run(s, active):
-        await s.until(lambda: "p0" in active.world.outlets)
+        await s.until(lambda: "p0" in active.world.connections)
         await speak(s.address, s.known["p2"], "p1", *words, wait_s=0.5)
 
     play(run)
@@ -215,21 +214,21 @@ def test_a_port_is_listened_at_once():
         async with scene(case()) as s:
             active = await s.start("p1")
             with pytest.raises(RequestError, match=r"cannot listen at 127\.0\.0\.1:\d+: it is in"):
-                await door.Door(active.world, s.known["p1"]).open(s.address)
+                await server.Server(active.world, s.known["p1"]).open(s.address)
 
     loop.run(whole())
 
 
 @pytest.mark.parametrize(("patience_ns", "said"), [(10**15, False), (0, True)])
 def test_that_nobody_listens_yet_is_said_only_when_it_lasts(monkeypatch, patience_ns, said):
-    monkeypatch.setattr(dialer, "NOT_YET_NS", patience_ns)
-    tried, connect = [], dialer.Dialer._connect
+    monkeypatch.setattr(client, "STARTUP_GRACE_NS", patience_ns)
+    tried, connect = [], client.Client._connect
 
     async def noted(self):
         tried.append(await connect(self))
         return tried[-1]
 
-    monkeypatch.setattr(dialer.Dialer, "_connect", noted)
+    monkeypatch.setattr(client.Client, "_connect", noted)
 
     async def whole():
         async with scene(case()) as s:

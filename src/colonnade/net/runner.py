@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from colonnade.errors import ColonnadeError, RefusedError, StoppedError
-from colonnade.net.client import Dialer
-from colonnade.net.server import Door
+from colonnade.net.client import Client
+from colonnade.net.server import Server
 from colonnade.net.session import Kind
 from colonnade.net.world import NetworkWorld
 from colonnade.party.world import Over
@@ -21,7 +21,7 @@ from colonnade.tls.keyring import Keyring
 T = TypeVar("T")
 
 
-class Way(Protocol):
+class Endpoint(Protocol):
     """How a party is connected: it listens, or it dials."""
 
     async def run(self) -> None:
@@ -29,9 +29,9 @@ class Way(Protocol):
         ...
 
 
-async def run_party(world: NetworkWorld, way: Way, program: Coroutine[Any, Any, T]) -> T:
+async def run_party(world: NetworkWorld, endpoint: Endpoint, program: Coroutine[Any, Any, T]) -> T:
     """Run a program to its end; whoever depends on it is told how it ended."""
-    background = [asyncio.ensure_future(world.beat()), asyncio.ensure_future(way.run())]
+    background = [asyncio.ensure_future(world.heartbeat()), asyncio.ensure_future(endpoint.run())]
     working = asyncio.ensure_future(program)
     try:
         await asyncio.wait([working, *background], return_when=asyncio.FIRST_COMPLETED)
@@ -89,10 +89,10 @@ def run_connected(
         for number, text in STOPS.items():
             loop.add_signal_handler(number, partial(_stop, world, number, text))
         own = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
-        way = await _way(world, address, own)
-        looking = asyncio.ensure_future(own.run(world.watch.note))
+        endpoint = await _open_endpoint(world, address, own)
+        looking = asyncio.ensure_future(own.run(world.detector.note))
         try:
-            return await run_party(world, way, program())
+            return await run_party(world, endpoint, program())
         finally:
             looking.cancel()
 
@@ -110,13 +110,13 @@ def _stop(world: NetworkWorld, number: signal.Signals, text: str) -> None:
     world.stop(text)
 
 
-async def _way(world: NetworkWorld, address: Address, keyring: Keyring) -> Way:
+async def _open_endpoint(world: NetworkWorld, address: Address, keyring: Keyring) -> Endpoint:
     if world.leads:
         assert address.listen is not None
-        door = Door(world, keyring, address.names)
-        port = await door.open(address.listen)
+        server = Server(world, keyring, address.names)
+        port = await server.open(address.listen)
         chosen = "" if address.listen.endswith(f":{port}") else f" (port {port})"
-        world.watch.notice(f"listens at {address.listen}{chosen}")
-        return door
+        world.detector.notice(f"listens at {address.listen}{chosen}")
+        return server
     assert address.connect is not None
-    return Dialer(world, keyring, address.connect, address.server_name)
+    return Client(world, keyring, address.connect, address.server_name)

@@ -9,10 +9,10 @@ import pytest
 from colonnade import Job, Limits, Party
 from colonnade.errors import PartyError, StoppedError
 from colonnade.job.records import Recovery, Timeouts
-from colonnade.net import connections as switchboard
+from colonnade.net import connections as connections
 from colonnade.net.connections import ENDED
-from colonnade.net.detector import Watch
-from colonnade.net.party import run_party
+from colonnade.net.detector import FailureDetector
+from colonnade.net.runner import run_party
 from colonnade.net.session import LAST, PROTOCOL, Kind, Segment, Session
 from colonnade.net.world import NetworkWorld
 from colonnade.party.world import Regrouped, Work
@@ -85,15 +85,15 @@ async def turn():
 def play(scene, job=JOB, me="a", timeouts=None):
     async def whole():
         world = NetworkWorld(
-            job, me, Watch(timeouts or Timeouts(), me, [told := Quiet()]), incarnation=7
+            job, me, FailureDetector(timeouts or Timeouts(), me, [told := Quiet()]), incarnation=7
         )
         world.sentences = told.events
         try:
             async with asyncio.timeout(20):
                 await scene(world)
         finally:
-            for outlet in list(world.outlets.values()):
-                outlet.retire()
+            for connection in list(world.connections.values()):
+                connection.retire()
             await turn()
             world.close()
 
@@ -116,8 +116,8 @@ def test_a_new_connection_takes_over_what_the_old_one_had_under_way():
         await turn()
         assert len(old.frames()) == 1 and len(new.frames()) == 2
         assert old.frames()[0] == new.frames()[0]
-        assert world.why is None and not c.serving.done()
-        assert list(world.outlets) == ["c", "b"] or list(world.outlets) == ["b", "c"]
+        assert world.regroup_reason is None and not c.serving.done()
+        assert list(world.connections) == ["c", "b"] or list(world.connections) == ["b", "c"]
 
     play(scene)
 
@@ -165,9 +165,9 @@ def test_a_connection_whose_writer_fails_is_ended():
     async def scene(world):
         b = await Passive(world, "b").open()
         b.wire.breaks = True
-        world.outlets["b"].say(Segment(Kind.ACK))
+        world.connections["b"].send_urgent(Segment(Kind.ACK))
         await turn()
-        assert b.serving.done() and "b" not in world.outlets
+        assert b.serving.done() and "b" not in world.connections
         assert "the connection with b broke: OSError broken" in world.sentences
 
     play(scene)
@@ -177,7 +177,7 @@ def test_a_connection_that_is_ended_on_purpose_is_not_said_to_have_broken():
     async def scene(world):
         b = await Passive(world, "b").open()
         world.ended = "the job is complete"
-        world.outlets["b"].retire()
+        world.connections["b"].retire()
         await asyncio.wait_for(b.serving, 5)
         assert world.sentences == ["connected with b"]
 
@@ -185,25 +185,25 @@ def test_a_connection_that_is_ended_on_purpose_is_not_said_to_have_broken():
 
 
 def test_silence_ends_a_connection_and_not_the_dialling(monkeypatch):
-    monkeypatch.setattr(switchboard, "BEAT_S", 0.01)
+    monkeypatch.setattr(connections, "HEARTBEAT_S", 0.01)
 
     async def scene(world):
         wire = Wire()
-        beating = asyncio.ensure_future(world.beat())
+        beating = asyncio.ensure_future(world.heartbeat())
         await asyncio.wait_for(world.serve("a", wire, None), 5)
-        assert world.outlets == {}
+        assert world.connections == {}
         beating.cancel()
 
     play(scene, me="b", timeouts=Timeouts(silence="100ms"))
 
 
 def test_a_reader_that_waits_for_room_does_not_make_the_peer_silent(monkeypatch):
-    monkeypatch.setattr(switchboard, "BEAT_S", 0.01)
+    monkeypatch.setattr(connections, "HEARTBEAT_S", 0.01)
     limits = Limits(queue_messages=2)
 
     async def scene(world):
         b = await Passive(world, "b").open()
-        beating = asyncio.ensure_future(world.beat())
+        beating = asyncio.ensure_future(world.heartbeat())
         b.say(*(Failure(str(number)) for number in range(6)))
         await asyncio.sleep(0.4)
         assert world.pending() == 2 and not b.serving.done()
@@ -341,8 +341,8 @@ def test_who_stops_leaves_nothing_half_said():
     play(scene)
 
 
-class Way:
-    """A way that says whether it was ended."""
+class Endpoint:
+    """An endpoint that says whether it was ended."""
 
     ended = False
 
@@ -360,9 +360,9 @@ def test_a_program_that_fails_leaves_nothing_running(fault):
         async def program():
             raise fault
 
-        way, before = Way(), asyncio.all_tasks()
+        endpoint, before = Endpoint(), asyncio.all_tasks()
         with pytest.raises(type(fault)):
-            await run_party(world, way, program())
-        assert way.ended and asyncio.all_tasks() == before
+            await run_party(world, endpoint, program())
+        assert endpoint.ended and asyncio.all_tasks() == before
 
     play(scene)
