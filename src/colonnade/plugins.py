@@ -9,23 +9,24 @@ says by a decorator what it is for, so that no name leads to just any function.
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from colonnade.errors import JobError, RequestError
 
-Kind = Literal["method", "model", "top"]
-_KINDS = {"method": "method", "model": "model", "top": "top model"}
+Kind = Literal["method", "model", "top", "encoding"]
+_KINDS = {"method": "method", "model": "model", "top": "top model", "encoding": "encoding"}
 _MARK = "__colonnade__"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def extension(kind: Kind) -> Callable[[F], F]:
-    """Declare a function as a method, a bottom model (`"model"`) or a top model (`"top"`), so that
-    a job may name it.
+    """Declare a function as a method, a bottom model (`"model"`), a top model (`"top"`) or a
+    tensor encoding, so that a job may name it.
 
     >>> @extension("method")
     ... def mine(updates: int = 2): ...
@@ -63,11 +64,53 @@ def import_function(name: str, kind: Kind) -> Callable[..., Any]:
     # Neither inherited nor made up, but set on this very object.
     declared = callable(function) and getattr(function, "__dict__", {}).get(_MARK) == kind
     if not declared:
+        article = "an" if what.startswith("e") else "a"
         raise JobError(
-            f"{name} does not say that it is a {what}: if it is, write "
+            f"{name} does not say that it is {article} {what}: if it is, write "
             f'@colonnade.extension("{kind}") above it'
         )
     return function  # type: ignore[no-any-return]
+
+
+def call(function: Callable[..., Any], name: str, words: Sequence[str]) -> Any:
+    """Call a function with arguments that are words, in order or by name, and are read by its
+    annotations.
+
+    >>> def power(base: float, exponent: int = 2) -> float:
+    ...     return base**exponent
+    >>> call(power, "power", ["1.5", "exponent=3"])
+    3.375
+    """
+    text, hints = ":".join([name, *words]), get_type_hints(function)
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters)
+    values: dict[str, Any] = {}
+    for position, word in enumerate(words):
+        key, equals, value = word.partition("=")
+        if not equals:
+            key, value = (parameters[position] if position < len(parameters) else ""), word
+        if key not in parameters:
+            hint = f"its arguments are {', '.join(parameters)}" if parameters else "it takes none"
+            raise JobError(f"'{text}' gives {name} an argument it does not know: {hint}")
+        values[key] = _read(value, hints.get(key), f"the argument {key} of '{text}'")
+    try:
+        signature.bind(**values)
+    except TypeError:
+        needed = [each for each in parameters if each not in values]
+        raise JobError(f"'{text}' lacks an argument: give {', '.join(needed)}") from None
+    return function(**values)
+
+
+def _read(value: str, hint: Any, what: str) -> Any:
+    readers: dict[Any, Callable[[str], Any]] = {int: int, float: float, bool: _truth}
+    try:
+        return readers.get(hint, str)(value)
+    except (ValueError, KeyError):
+        raise JobError(f"{what} is '{value}': it must be of type {hint.__name__}") from None
+
+
+def _truth(value: str) -> bool:
+    return {"true": True, "false": False}[value]
 
 
 def check_allowed(names: Mapping[str, str], allow: Collection[str]) -> None:

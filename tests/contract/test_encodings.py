@@ -13,8 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.compress import Key, Occasion, decode, parse
-from colonnade.compress.base import DECODERS
+from colonnade.compress import DECODERS, Key, Occasion, decode, describe
+from colonnade.compress import parse as parse_text
 from colonnade.errors import PartyError, WireError
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Buffer, Embedding
@@ -44,10 +44,16 @@ TEXTS = (
     "diminishing+lattice:2",
     "diminishing+scalar:2:dither",
     "steps:0=topk:0.5,1=scalar:3",
+    "tests.outside:rotated:3",
+    "ef+tests.outside:rotated:by=1",
 )
 LOSSY = [text for text in TEXTS if text != "plain"]
 SHAPES = [(8, 4), (1, 1), (3, 7), (2, 3, 5), (6,), (), (0,), (0, 4), (4, 0), (1, 257)]
 each_encoding = pytest.mark.parametrize("text", TEXTS)
+
+
+def parse(text):
+    return parse_text(text, outside=True)
 
 
 def packed(text, tensor, round=0):
@@ -102,6 +108,11 @@ def test_the_tensor_itself_is_left_alone_and_may_require_gradients(text):
 def test_a_part_of_a_larger_tensor_is_read_as_its_copy(text):
     part = example((8, 12))[::2, 1::3]
     assert torch.equal(crossed(text, part), crossed(text, part.clone()))
+
+
+@each_encoding
+def test_its_text_names_it(text):
+    assert parse(describe(parse(text))) == parse(text)
 
 
 @each_encoding
@@ -207,7 +218,8 @@ from colonnade.compress import Key, Occasion, parse
 key = Key(seed=3, sender="partner", role="embedding", receiver="bank")
 tensor = torch.randn(64, 33, generator=torch.Generator().manual_seed(1))
 for text in sys.argv[1:]:
-    packed = parse(text).encoder(key).encode(tensor, Occasion(7, importance=torch.arange(33.0)))
+    encoder = parse(text, outside=True).encoder(key)
+    packed = encoder.encode(tensor, Occasion(7, importance=torch.arange(33.0)))
     print(hashlib.sha256(packed.details + bytes(packed.data.view)).hexdigest())
 """
 

@@ -25,6 +25,7 @@ from colonnade.compress import (
 )
 from colonnade.compress.lattice import MOMENT, cell_area
 from colonnade.errors import PartyError, RequestError
+from colonnade.methods import build
 
 KEY = Key(0, "partner", "gradient", "bank")
 
@@ -206,6 +207,37 @@ def test_texts(text, encoding):
 def test_mistakes_are_named_with_their_cure(text, fault):
     with pytest.raises(RequestError, match=fault):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("tests.outside:rotated:x", "the argument by of 'tests.outside:rotated:x' is 'x'"),
+        ("tests.outside:rotated:1:2", "gives tests.outside:rotated an argument it does not know"),
+        ("tests.outside:rotated:300", "rotated cannot move by 300"),
+        ("tests.outside:Rotated:3", "does not say that it is an encoding"),
+        ("tests.outside:none", "has no function 'none'"),
+        ("tests.outside:nothing", "returned NoneType: it must return an encoding"),
+        ("tests.outside:unread", "the tag 'tests.unread', which nobody can read"),
+        ("tests.nowhere:rotated", "cannot be imported"),
+        ("diminishing+tests.outside:rotated", "cannot be diminishing"),
+        ("haf:bfloat16", "no encoding is called 'haf': did you mean 'half'"),
+    ],
+)
+def test_mistakes_in_the_name_of_an_encoding_from_outside_are_named(text, fault):
+    with pytest.raises(RequestError, match=fault):
+        parse(text, outside=True)
+
+
+def test_an_encoding_from_outside_that_changes_nothing_is_plain():
+    assert parse("tests.outside:rotated:0", outside=True) == plain()
+
+
+def test_code_from_outside_is_imported_only_where_the_caller_says_so():
+    with pytest.raises(RequestError, match=r"tests\.outside:rotated is code from outside"):
+        parse("ef+tests.outside:rotated:3")
+    with pytest.raises(RequestError, match="name it for a tensor role"):
+        build({"name": "cvfl", "compressor": "tests.outside:rotated"})
 
 
 def test_a_foreign_encoding_has_no_text():

@@ -11,6 +11,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.cli import main
+from colonnade.job.files import modules
 from colonnade.job.party_file import PartyFile
 from colonnade.job.trust import taken_from_job
 from colonnade.models import build as build_model
@@ -47,6 +48,7 @@ from pathlib import Path
 import torch
 from torch import nn
 import colonnade as cn
+from colonnade.compress import parse
 
 Path("imported").touch()
 
@@ -65,6 +67,10 @@ def head(widths, outputs):
             return super().forward(torch.cat(embeddings, dim=1))
     return Head(sum(widths), outputs)
 
+@cn.extension("encoding")
+def whole():
+    return parse("half")
+
 def undeclared():
     Path("called").touch()
 """
@@ -72,6 +78,10 @@ OUTSIDE = {
     "method.name": {"method": 'name = "foreign.code:plain"'},
     "top.module": {"top": 'kind = "module"\nmodule = "foreign.code:head"'},
     "parties.clinic.model.name": {"model": "foreign.code:tower"},
+    "method.compress.embedding": {
+        "method": 'compress = { embedding = "steps:0=ef+foreign.code:whole,2=half:bfloat16" }'
+    },
+    "parties.lab.compress.gradient": {"lab": 'compress = { gradient = "foreign.code:whole" }'},
 }
 
 
@@ -113,6 +123,23 @@ def test_code_that_a_job_file_names_is_not_imported_unless_allowed(here, field, 
     assert not (here / "imported").exists()
     assert main(["simulate", job, "--quiet", "--allow", "foreign"]) == 0
     assert (here / "imported").exists()
+
+
+def test_every_encoding_that_a_text_names_must_be_allowed(here):
+    text = "steps:0=foreign.code:whole,1=ef+os:system,2=plain"
+    job = write_job(here, method=f'compress = {{ embedding = "{text}" }}')
+    with pytest.raises(cn.JobError, match=r"embedding \(2\) of the job file .* --allow os"):
+        cn.load(job, allow=["foreign"])
+    assert not (here / "imported").exists()
+    assert modules(cn.load(job, allow=["foreign", "os"])) == ["foreign.code", "os"]
+
+
+def test_an_encoding_from_outside_is_found_by_its_name_in_a_job():
+    short, name = ["train.rounds=4"], "tests.outside:rotated"
+    moved = cn.simulate(cn.load("digits", [*short, f"method.compress.embedding={name}:by=7"]))
+    usual = cn.simulate(cn.load("digits", short))
+    assert moved.composition == {"compress": f"compress(embedding={name}:7)"}
+    assert moved.history[-1]["loss"] == usual.history[-1]["loss"]
 
 
 def test_what_the_user_names_needs_no_leave(here, capsys):

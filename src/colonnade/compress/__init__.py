@@ -55,6 +55,7 @@ from colonnade.compress.text import describe, parse
 from colonnade.compress.topk import TopK, topk
 
 __all__ = [
+    "DECODERS",
     "Compress",
     "Diminishing",
     "Encoder",

@@ -1,7 +1,8 @@
-"""The shape of a tensor encoding, the neutral one, and the table of decoders.
+"""The shape of a tensor encoding, the neutral one, and the tables in which encodings register.
 
 An encoding turns a tensor into a `Packed` record. The record names its decoder, so a receiver
-reads it without any configuration.
+reads it without any configuration. A file with an encoding adds to `ENCODINGS` (or `WRAPPERS`) how
+its text is read, and to `DECODERS` how its tensors are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from colonnade.compress.words import options, split
 from colonnade.errors import PartyError, WireError
 from colonnade.wire.codec import ITEM_BYTES
 from colonnade.wire.messages import Buffer, Packed
@@ -82,6 +84,11 @@ class Stateless:
 class Encoding(Protocol):
     """A value that describes an encoding; `encoder` begins one."""
 
+    @property
+    def text(self) -> str:
+        """How a job writes it: what `parse` makes this very value of."""
+        ...
+
     def encoder(self, key: Key) -> Encoder:
         """A fresh encoder."""
         ...
@@ -93,6 +100,7 @@ class Plain(Stateless):
 
     TAGS: ClassVar[tuple[str, ...]] = ("plain",)
     """The decoders that its tensors may name; every encoding that writes them says so."""
+    text = "plain"
 
     def encoder(self, key: Key) -> Plain:
         """Itself."""
@@ -124,7 +132,18 @@ def _decode_plain(packed: Packed) -> torch.Tensor:
     return torch.frombuffer(packed.data.view, dtype=DTYPES[packed.dtype]).view(packed.shape)
 
 
+def _read(rest: str, parse: Parse) -> Plain:
+    options("plain", split(rest), {})
+    return plain()
+
+
+Parse = Callable[[str], Encoding]
+ENCODINGS: dict[str, Callable[[str, Parse], Encoding]] = {"plain": _read}
+"""By name, how what follows `name:` is read; with `parse` for encodings within it."""
+WRAPPERS: dict[str, Callable[[str, Parse], Encoding]] = {}
+"""By prefix, how what follows `prefix+` is read."""
 DECODERS: dict[str, Callable[[Packed], torch.Tensor]] = {"plain": _decode_plain}
+"""By tag, how a tensor is read."""
 
 
 def decode(packed: Packed) -> torch.Tensor:

@@ -14,7 +14,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from colonnade.compress.base import ANY, Encoder, Encoding, Key, Occasion, Plain, decode
+from colonnade.compress.base import (
+    ANY,
+    WRAPPERS,
+    Encoder,
+    Encoding,
+    Key,
+    Occasion,
+    Plain,
+    decode,
+)
 from colonnade.errors import PartyError
 from colonnade.wire.messages import Packed
 
@@ -26,6 +35,10 @@ class ErrorFeedback:
     """An encoding whose losses are made up for later; see `error_feedback`."""
 
     inner: Encoding
+
+    @property
+    def text(self) -> str:
+        return f"ef+{self.inner.text}"
 
     def encoder(self, key: Key) -> Encoder:
         """An encoder with nothing to make up for yet."""
@@ -46,6 +59,9 @@ def error_feedback(encoding: Encoding) -> Encoding:
     if isinstance(encoding, Plain | ErrorFeedback):
         return encoding
     return ErrorFeedback(encoding)
+
+
+WRAPPERS["ef"] = lambda inner, parse: error_feedback(parse(inner))
 
 
 class _FeedbackEncoder:

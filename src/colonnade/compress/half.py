@@ -13,14 +13,17 @@ from colonnade.compress.base import (
     DECODERS,
     DTYPE_NAMES,
     DTYPES,
+    ENCODINGS,
     Encoder,
     Key,
     Occasion,
+    Parse,
     Stateless,
     finite_range,
     payload,
     plain,
 )
+from colonnade.compress.words import options, split
 from colonnade.errors import PartyError, RequestError, WireError, nearest
 from colonnade.wire.messages import Buffer, Packed
 
@@ -33,6 +36,10 @@ class Half:
 
     TAGS: ClassVar[tuple[str, ...]] = ("half", "plain")
     kind: HalfKind = "float16"
+
+    @property
+    def text(self) -> str:
+        return "half" if self.kind == "float16" else f"half:{self.kind}"
 
     def encoder(self, key: Key) -> Encoder:
         """An encoder; it remembers nothing."""
@@ -84,4 +91,10 @@ def _decode(packed: Packed) -> torch.Tensor:
     return DECODERS["plain"](short).to(DTYPES[packed.dtype])
 
 
+def _read(rest: str, parse: Parse) -> Half:
+    known = dict.fromkeys(get_args(HalfKind), "kind")
+    return half("bfloat16" if "bfloat16" in options("half", split(rest), known) else "float16")
+
+
+ENCODINGS["half"] = _read
 DECODERS["half"] = _decode

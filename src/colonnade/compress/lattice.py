@@ -26,16 +26,29 @@ from colonnade.compress.base import (
     ANY,
     DECODERS,
     DTYPE_NAMES,
+    ENCODINGS,
     Encoder,
     Key,
     Occasion,
+    Parse,
     Stateless,
     payload,
     width_of,
 )
 from colonnade.compress.bits import code_type, pack, packed_bytes, unpack
 from colonnade.compress.dither import STEPS, Dither, dither_key
-from colonnade.compress.scaling import BLOCK, Header, Scale, Span, Values, check, fit, restore
+from colonnade.compress.scaling import (
+    BLOCK,
+    Header,
+    Scale,
+    Span,
+    Values,
+    check,
+    fit,
+    quantiser_text,
+    read_quantiser,
+    restore,
+)
 from colonnade.errors import WireError
 from colonnade.wire.messages import Buffer, Packed
 
@@ -56,6 +69,10 @@ class Lattice:
     bits: int
     scale: Scale = "clipped"
     dither: bool = False
+
+    @property
+    def text(self) -> str:
+        return quantiser_text("lattice", self.bits, self.scale, self.dither)
 
     def encoder(self, key: Key) -> Encoder:
         """An encoder; it remembers nothing."""
@@ -241,4 +258,9 @@ def _decode(packed: Packed) -> torch.Tensor:
     return restore(values, packed, header)
 
 
+def _read(rest: str, parse: Parse) -> Lattice:
+    return lattice(*read_quantiser("lattice", rest))
+
+
+ENCODINGS["lattice"] = _read
 DECODERS["lattice"] = _decode

@@ -25,15 +25,27 @@ from colonnade.compress.base import (
     ANY,
     DECODERS,
     DTYPE_NAMES,
+    ENCODINGS,
     Encoder,
     Key,
     Occasion,
+    Parse,
     Stateless,
     payload,
 )
 from colonnade.compress.bits import code_type, pack, packed_bytes, unpack
 from colonnade.compress.dither import STEPS, Dither, dither_key
-from colonnade.compress.scaling import BLOCK, Header, Scale, Span, check, fit, restore
+from colonnade.compress.scaling import (
+    BLOCK,
+    Header,
+    Scale,
+    Span,
+    check,
+    fit,
+    quantiser_text,
+    read_quantiser,
+    restore,
+)
 from colonnade.wire.messages import Buffer, Packed
 
 BITS_MAX = 16
@@ -47,6 +59,10 @@ class Scalar:
     bits: int
     scale: Scale = "clipped"
     dither: bool = False
+
+    @property
+    def text(self) -> str:
+        return quantiser_text("scalar", self.bits, self.scale, self.dither)
 
     def encoder(self, key: Key) -> Encoder:
         """An encoder; it remembers nothing."""
@@ -131,4 +147,9 @@ def _decode(packed: Packed) -> torch.Tensor:
     return restore(values, packed, header)
 
 
+def _read(rest: str, parse: Parse) -> Scalar:
+    return scalar(*read_quantiser("scalar", rest))
+
+
+ENCODINGS["scalar"] = _read
 DECODERS["scalar"] = _decode

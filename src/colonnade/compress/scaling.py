@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from colonnade.compress.base import DTYPES, Key, finite_range
+from colonnade.compress.words import options, split, whole
 from colonnade.errors import RequestError, WireError, nearest
 from colonnade.wire.messages import Packed
 
@@ -99,6 +100,27 @@ def check(name: str, bits: int, bits_max: int, scale: str) -> None:
         raise RequestError(f"{name} cannot have {bits} bits: choose a whole number 1 to {bits_max}")
     if scale not in get_args(Scale):
         raise RequestError(f"no scale is called '{scale}': {nearest(scale, get_args(Scale))}")
+
+
+def read_quantiser(name: str, rest: str) -> tuple[int, Scale, bool]:
+    """Bits, scale and dither, from what follows a quantiser's name in a text.
+
+    >>> read_quantiser("scalar", "3:dither")
+    (3, 'clipped', True)
+    """
+    bits, *words = split(rest) or [""]
+    number = whole(f"{name}:4", bits)
+    found = options(name, words, {"minmax": "scale", "clipped": "scale", "dither": "dither"})
+    return number, "minmax" if "minmax" in found else "clipped", "dither" in found
+
+
+def quantiser_text(name: str, bits: int, scale: Scale, dither: bool) -> str:
+    """The inverse of `read_quantiser`, with the name before it.
+
+    >>> quantiser_text("scalar", 3, "clipped", dither=True)
+    'scalar:3:dither'
+    """
+    return ":".join([name, str(bits), *[scale] * (scale != "clipped"), *["dither"] * dither])
 
 
 def fit(

@@ -19,12 +19,22 @@ from typing import Any
 
 import torch
 
-from colonnade.compress.base import ANY, Encoder, Encoding, Key, Occasion
+from colonnade.compress.base import (
+    ANY,
+    ENCODINGS,
+    WRAPPERS,
+    Encoder,
+    Encoding,
+    Key,
+    Occasion,
+    Parse,
+)
 from colonnade.compress.lattice import BITS_MAX as LATTICE_BITS_MAX
 from colonnade.compress.lattice import Lattice
 from colonnade.compress.scalar import BITS_MAX as SCALAR_BITS_MAX
 from colonnade.compress.scalar import Scalar
 from colonnade.compress.scaling import Scale
+from colonnade.compress.words import whole
 from colonnade.errors import RequestError
 from colonnade.wire.messages import Packed
 
@@ -34,6 +44,10 @@ class Steps:
     """Another encoding from certain rounds on; see `steps`."""
 
     parts: tuple[tuple[int, Encoding], ...]
+
+    @property
+    def text(self) -> str:
+        return "steps:" + ",".join(f"{start}={part.text}" for start, part in self.parts)
 
     def at(self, round: int) -> Encoding:
         """The encoding of a round."""
@@ -72,6 +86,10 @@ class Diminishing:
 
     first: Scalar | Lattice
 
+    @property
+    def text(self) -> str:
+        return f"diminishing+{self.first.text}"
+
     def at(self, round: int) -> Encoding:
         """The encoding of a round: the table's, rounded up, up to the most bits there are."""
         octaves = round.bit_length()
@@ -106,6 +124,31 @@ def diminishing(
         raise RequestError("only scalar and lattice can be diminishing: choose one of them")
     most = SCALAR_BITS_MAX if isinstance(first, Scalar) else LATTICE_BITS_MAX
     return first if first.bits == most else Diminishing(first)
+
+
+def _read_steps(rest: str, parse: Parse) -> Encoding:
+    return steps([_step(part, parse) for part in rest.split(",")])
+
+
+def _step(text: str, parse: Parse) -> tuple[int, Encoding]:
+    start, equals, encoding = text.partition("=")
+    if not equals:
+        raise RequestError(f"'{text}' is no step: write for example steps:0=scalar:2,100=scalar:4")
+    return whole("steps:0=scalar:2,100=scalar:4", start), parse(encoding)
+
+
+def _read_diminishing(text: str, parse: Parse) -> Encoding:
+    name = text.partition(":")[0]
+    first = parse(text) if name in ("scalar", "lattice") else None
+    if not isinstance(first, Scalar | Lattice):
+        raise RequestError(
+            f"'{text}' cannot be diminishing: write for example diminishing+scalar:2"
+        )
+    return diminishing(type(first), first.bits, first.scale, first.dither)
+
+
+ENCODINGS["steps"] = _read_steps
+WRAPPERS["diminishing"] = _read_diminishing
 
 
 class _ScheduledEncoder:

@@ -1,149 +1,109 @@
-"""Encodings as words, for job files and the command line.
+"""Encodings as text, for job files and the command line.
 
-plain   half[:bfloat16]   scalar:BITS   lattice:BITS   topk:KEEP
-scalar:3:minmax:dither    topk:0.25:importance         topk:8:shared
-ef+ENCODING               diminishing+scalar:2         steps:0=scalar:2,100=scalar:4
+    plain   half[:bfloat16]   scalar:BITS   lattice:BITS   topk:KEEP
+    scalar:3:minmax:dither    topk:0.25:importance         topk:8:shared
+    ef+ENCODING               diminishing+scalar:2         steps:0=scalar:2,100=scalar:4
+    package.module:function   package.module:function:3    one from outside the package
+
+Each encoding is read, and gives its text, in the file that defines it.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
-from colonnade.compress.base import Encoding, Plain, plain
-from colonnade.compress.feedback import ErrorFeedback, error_feedback
-from colonnade.compress.half import Half, half
-from colonnade.compress.lattice import Lattice, lattice
-from colonnade.compress.scalar import Scalar, scalar
-from colonnade.compress.scaling import Scale
-from colonnade.compress.schedule import Diminishing, Steps, diminishing, steps
-from colonnade.compress.topk import TopK, topk
-from colonnade.errors import RequestError, nearest
+from colonnade.compress.base import DECODERS, ENCODINGS, WRAPPERS, Encoding, plain
+from colonnade.errors import JobError, RequestError, nearest
+from colonnade.plugins import call, import_function
 
-NAMES = ("plain", "half", "scalar", "lattice", "topk", "steps")
-PREFIXES = ("ef", "diminishing")
-DIGITS_MAX = 15
+_OUTSIDE = re.compile(r"(?P<name>[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*)(:(?P<rest>.*))?")
+
+Import = Callable[[str, list[str]], Encoding]
+"""What to do with the name of an encoding from outside and the words that follow it."""
 
 
-def parse(text: str) -> Encoding:
+def parse(text: str, *, outside: bool = False) -> Encoding:
     """The encoding that a text names; the inverse of `describe`.
+
+    Code from outside the package is imported only with `outside`, which is for whoever has made
+    sure that it is allowed.
 
     >>> parse("lattice:4")
     Lattice(bits=4, scale='clipped', dither=False)
-    >>> parse("ef+scalar:2") == error_feedback(scalar(2))
-    True
+    >>> parse("ef+scalar:2")
+    ErrorFeedback(inner=Scalar(bits=2, scale='clipped', dither=False))
     """
-    text = text.strip()
-    prefix, plus, rest = text.partition("+")
-    if plus and not text.startswith("steps:"):
-        if prefix == "ef":
-            return error_feedback(parse(rest))
-        if prefix == "diminishing":
-            return _diminishing(rest)
-        raise RequestError(f"nothing is called '{prefix}+': {nearest(prefix, PREFIXES)}")
-    name, _, rest = text.partition(":")
-    if name == "steps":
-        return steps([_step(part) for part in rest.split(",")])
-    words = rest.split(":") if rest else []
-    if name == "plain":
-        _options(name, words, {})
-        return plain()
-    if name == "half":
-        return half("bfloat16" if "bfloat16" in _options(name, words, HALF_WORDS) else "float16")
-    if name in ("scalar", "lattice"):
-        return _quantiser(name, words)
-    if name == "topk":
-        return _topk(words)
-    raise RequestError(f"no encoding is called '{name}': {nearest(name, NAMES)}")
+    return _parse(text, _imported if outside else _refused)
 
 
 def describe(encoding: Encoding) -> str:
     """The text of an encoding; options that have their default value are left out.
 
-    >>> describe(scalar(3, dither=True)), describe(topk(0.25))
-    ('scalar:3:dither', 'topk:0.25')
+    >>> describe(parse("scalar:3:clipped:dither")), describe(parse("topk:1.0"))
+    ('scalar:3:dither', 'plain')
     """
-    match encoding:
-        case Plain():
-            return "plain"
-        case Half(kind):
-            return "half" if kind == "float16" else f"half:{kind}"
-        case Scalar(bits, scale, dither) | Lattice(bits, scale, dither):
-            name = "scalar" if isinstance(encoding, Scalar) else "lattice"
-            words = [scale] * (scale != "clipped") + ["dither"] * dither
-            return ":".join([name, str(bits), *words])
-        case TopK(keep, by, shared):
-            words = [by] if by == "importance" else ["shared"] * shared
-            return ":".join(["topk", repr(keep), *words])
-        case ErrorFeedback(inner):
-            return f"ef+{describe(inner)}"
-        case Diminishing(first):
-            return f"diminishing+{describe(first)}"
-        case Steps(parts):
-            return "steps:" + ",".join(f"{start}={describe(part)}" for start, part in parts)
-    raise RequestError(f"{encoding!r} has no text: it is not an encoding of colonnade.compress")
+    text: Any = getattr(encoding, "text", None)
+    if not isinstance(text, str):
+        raise RequestError(f"{encoding!r} has no text: it is not an encoding of colonnade.compress")
+    return text
 
 
-HALF_WORDS = {"float16": "kind", "bfloat16": "kind"}
-QUANTISER_WORDS = {"minmax": "scale", "clipped": "scale", "dither": "dither"}
-TOPK_WORDS = {"magnitude": "by", "importance": "by", "shared": "shared"}
+def outside_names(text: str) -> list[str]:
+    """The code from outside that `parse` would import for a text, found without importing it.
+
+    >>> outside_names("steps:0=mine.codecs:sparse:3,100=half:bfloat16")
+    ['mine.codecs:sparse']
+    """
+    names: list[str] = []
+
+    def note(name: str, words: list[str]) -> Encoding:
+        names.append(name)
+        return plain()
+
+    # A mistake is told to whoever parses the text in earnest, and ends that at the same place.
+    with suppress(RequestError):
+        _parse(text, note)
+    return names
 
 
-def _options(name: str, words: list[str], known: dict[str, str]) -> set[str]:
-    """The words after a name, each known and no two of them answers to one question."""
-    for word in words:
-        if word not in known:
-            raise RequestError(f"{name} has no option '{word}': {nearest(word, known)}")
-    if len({known[word] for word in words}) != len(words):
-        raise RequestError(f"{name}:{':'.join(words)} says one thing twice: leave one word out")
-    return set(words)
+def _parse(text: str, imported: Import) -> Encoding:
+    text = text.strip()
+    name, colon, rest = text.partition(":")
+    prefix, plus, inner = name.partition("+")
+    if plus:
+        if prefix not in WRAPPERS:
+            raise RequestError(f"nothing is called '{prefix}+': {nearest(prefix, WRAPPERS)}")
+        return WRAPPERS[prefix](inner + colon + rest, lambda part: _parse(part, imported))
+    if name in ENCODINGS:
+        return ENCODINGS[name](rest, lambda part: _parse(part, imported))
+    found, hint = _OUTSIDE.fullmatch(text), nearest(name, ENCODINGS)
+    # A name that is nearly one of ours is a slip, and no module.
+    if found is None or ("." not in name and hint.startswith("did")):
+        raise RequestError(f"no encoding is called '{name}': {hint}")
+    return imported(found["name"], [] if found["rest"] is None else found["rest"].split(":"))
 
 
-def _whole(name: str, word: str) -> int:
-    if not (word.isascii() and word.isdigit() and len(word) <= DIGITS_MAX):
-        raise RequestError(
-            f"'{word[:40]}' is not a whole number of up to {DIGITS_MAX} digits: write for example "
-            f"{name}"
+def _imported(name: str, words: list[str]) -> Encoding:
+    encoding = call(import_function(name, "encoding"), name, words)
+    if not (hasattr(encoding, "encoder") and isinstance(getattr(encoding, "text", None), str)):
+        raise JobError(
+            f"{name} returned {type(encoding).__name__}: it must return an encoding, which has an "
+            "encoder and a text"
         )
-    return int(word)
+    unread = sorted(set(getattr(encoding, "TAGS", ())) - DECODERS.keys())
+    if unread:
+        raise JobError(
+            f"{name} writes tensors with the tag '{unread[0]}', which nobody can read: put its "
+            "decoder into colonnade.compress.DECODERS"
+        )
+    return encoding  # type: ignore[no-any-return]
 
 
-def _quantiser(name: str, words: list[str]) -> Scalar | Lattice:
-    bits = _whole(f"{name}:4", words[0] if words else "")
-    options = _options(name, words[1:], QUANTISER_WORDS)
-    scale: Scale = "minmax" if "minmax" in options else "clipped"
-    dither = "dither" in options
-    return scalar(bits, scale, dither) if name == "scalar" else lattice(bits, scale, dither)
-
-
-def _topk(words: list[str]) -> Encoding:
-    keep = words[0] if words else ""
-    options = _options("topk", words[1:], TOPK_WORDS)
-    by: Literal["magnitude", "importance"] = (
-        "importance" if "importance" in options else "magnitude"
+def _refused(name: str, words: list[str]) -> Encoding:
+    raise RequestError(
+        f"{name} is code from outside, which cannot be named here: name it for a tensor role, as "
+        "in method.compress.embedding"
     )
-    try:
-        number = float(keep)
-    except ValueError:
-        raise RequestError(
-            f"'{keep}' is no number of columns: write for example topk:0.25 or topk:16"
-        ) from None
-    return topk(_whole("topk:16", keep) if keep.isdigit() else number, by, "shared" in options)
-
-
-def _diminishing(text: str) -> Encoding:
-    name, _, rest = text.partition(":")
-    if name not in ("scalar", "lattice"):
-        raise RequestError(
-            f"'{text}' cannot be diminishing: write for example diminishing+scalar:2"
-        )
-    first = _quantiser(name, rest.split(":"))
-    if isinstance(first, Scalar):
-        return diminishing(scalar, first.bits, first.scale, first.dither)
-    return diminishing(lattice, first.bits, first.scale, first.dither)
-
-
-def _step(text: str) -> tuple[int, Encoding]:
-    start, equals, encoding = text.partition("=")
-    if not equals:
-        raise RequestError(f"'{text}' is no step: write for example steps:0=scalar:2,100=scalar:4")
-    return _whole("steps:0=scalar:2,100=scalar:4", start), parse(encoding)

@@ -23,10 +23,12 @@ from colonnade.compress.base import (
     DECODERS,
     DTYPE_NAMES,
     DTYPES,
+    ENCODINGS,
     Encoder,
     Encoding,
     Key,
     Occasion,
+    Parse,
     Stateless,
     finite_range,
     payload,
@@ -34,6 +36,7 @@ from colonnade.compress.base import (
     width_of,
 )
 from colonnade.compress.bits import code_type, pack, packed_bytes, unpack
+from colonnade.compress.words import options, split, whole
 from colonnade.errors import PartyError, RequestError, WireError, nearest
 from colonnade.wire.codec import ITEM_BYTES
 from colonnade.wire.messages import Buffer, Packed
@@ -51,6 +54,11 @@ class TopK:
     keep: int | float
     by: By = "magnitude"
     shared: bool = False
+
+    @property
+    def text(self) -> str:
+        word = self.by if self.by == "importance" else "shared" if self.shared else None
+        return f"topk:{self.keep!r}" + (f":{word}" if word else "")
 
     def encoder(self, key: Key) -> Encoder:
         """An encoder; it remembers nothing."""
@@ -193,4 +201,19 @@ def _decode(packed: Packed) -> torch.Tensor:
     return torch.from_numpy(table).view(dtype).view(packed.shape)
 
 
+def _read(rest: str, parse: Parse) -> Encoding:
+    keep, *words = split(rest) or [""]
+    known = {"magnitude": "by", "importance": "by", "shared": "shared"}
+    found = options("topk", words, known)
+    try:
+        number = float(keep)
+    except ValueError:
+        raise RequestError(
+            f"'{keep}' is no number of columns: write for example topk:0.25 or topk:16"
+        ) from None
+    by: By = "importance" if "importance" in found else "magnitude"
+    return topk(whole("topk:16", keep) if keep.isdigit() else number, by, "shared" in found)
+
+
+ENCODINGS["topk"] = _read
 DECODERS["topk"] = _decode

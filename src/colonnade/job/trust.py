@@ -40,8 +40,32 @@ def outside_names(
         ),
     ]
     found = {field: name for field, name in places if isinstance(name, str) and ":" in name}
+    found |= _outside_encodings(tables)
     module = _table(tables, "top").get("module")
     return found | ({"top.module": module} if isinstance(module, str) else {})
+
+
+def _outside_encodings(tables: Mapping[str, Any]) -> dict[str, str]:
+    """Those that the method and the parties compress with; each is imported by all parties, which
+    have to read what it writes."""
+    entries = _table(tables, "parties")
+    owners = {"method": _table(tables, "method")}
+    owners |= {f"parties.{name}": _table(entries, name) for name in entries}
+    texts = {
+        f"{owner}.compress.{role}": text
+        for owner, table in owners.items()
+        for role, text in _table(table, "compress").items()
+        if isinstance(text, str) and ":" in text
+    }
+    if not texts:
+        return {}
+    from colonnade.compress.text import outside_names as named
+
+    return {
+        field if place == 1 else f"{field} ({place})": name
+        for field, text in texts.items()
+        for place, name in enumerate(named(text), start=1)
+    }
 
 
 def taken_from_job(
