@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from colonnade.net import grpc as tls
-from colonnade.net.segment import PROTOCOL, Kind, Segment
 from colonnade.net.server import METHOD, SERVICE, STREAMS_PER_CONNECTION
+from colonnade.net.session import PROTOCOL, Kind, Segment
 from colonnade.wire.messages import Hello
 from tests.certificates import unchecked
 from tests.mutations import Mutator

@@ -8,7 +8,7 @@ import struct
 import torch
 
 from colonnade.compress import Key, Occasion, half, lattice, plain, scalar, topk
-from colonnade.net.segment import LAST, PROTOCOL, Kind, Segment
+from colonnade.net.session import LAST, PROTOCOL, Kind, Segment
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import (
     MESSAGES,

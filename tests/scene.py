@@ -21,8 +21,8 @@ from colonnade.net.client import Client
 from colonnade.net.detector import FailureDetector
 from colonnade.net.link import Emulation
 from colonnade.net.runner import run_party
-from colonnade.net.segment import Segment
 from colonnade.net.server import METHOD, SERVICE, Server
+from colonnade.net.session import Segment
 from colonnade.net.world import NetworkWorld
 from colonnade.party.session import Seat, attend
 from colonnade.record.checkpoints import MemoryStore

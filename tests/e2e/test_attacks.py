@@ -17,7 +17,7 @@ from colonnade.errors import AbsentError, PartyError
 from colonnade.job.records import Timeouts
 from colonnade.net import grpc as tls
 from colonnade.net import server
-from colonnade.net.segment import PROTOCOL, Kind, Segment
+from colonnade.net.session import PROTOCOL, Kind, Segment
 from colonnade.record.chain import Chain, verify
 from tests import loop
 from tests.scene import case, play, scene, speak, wire

@@ -11,7 +11,7 @@ from colonnade.errors import RefusedError, RequestError
 from colonnade.net import client, server
 from colonnade.net import grpc as tls
 from colonnade.net.link import Emulation
-from colonnade.net.segment import LAST, PROTOCOL, Kind, Segment
+from colonnade.net.session import LAST, PROTOCOL, Kind, Segment
 from colonnade.run.processes import free_port
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Failure, Hello, Terms

@@ -12,15 +12,17 @@ from colonnade.compress import decode
 from colonnade.compress.base import DECODERS
 from colonnade.errors import PartyError, WireError
 from colonnade.net.roster import FIRST_MAX, Roster
-from colonnade.net.segment import (
+from colonnade.net.session import (
     CHUNK_BYTES,
+    GROWTH,
     LAST,
     PROTOCOL,
+    RECEIPT_BYTES_MAX,
     TEXT_BYTES_MAX,
     Kind,
     Segment,
+    Session,
 )
-from colonnade.net.session import GROWTH, RECEIPT_BYTES_MAX, Session
 from colonnade.wire.codec import ITEM_BYTES, Codec
 from colonnade.wire.messages import Buffer, Embedding, Finish, Packed
 from tests.mutations import tensors

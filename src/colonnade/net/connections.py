@@ -193,7 +193,7 @@ class Connections:
                 connection.session.take_back()
                 raise
         session = connection.session
-        if session is not None and session.owes:
+        if session is not None and session.ack_due:
             connection.send_urgent(session.acknowledge())
         self.changed.set()
         if frames:

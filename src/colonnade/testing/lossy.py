@@ -131,7 +131,7 @@ class LossyWorld(SimulatedWorld):
             else:
                 self.inbox.append((sender, data))
         session = self.roster.peers[sender].session
-        if session is not None and session.owes_any:
+        if session is not None and session.ack_pending:
             self._carry(sender, session.acknowledge())
         self._stir()
 
