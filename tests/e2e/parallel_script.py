@@ -21,8 +21,8 @@ from torch.nn import functional as F
 
 from colonnade.errors import ColonnadeError
 from colonnade.models.top import Split
-from colonnade.parallel.group import END, Order, start
-from colonnade.parallel.spread import Spreader, serve
+from colonnade.parallel.group import END, Command, init_group
+from colonnade.parallel.spread import Spreader, work
 
 ROWS = 7
 
@@ -273,16 +273,16 @@ CASES = {
 }  # fmt: skip
 
 
-def watched(ranks):
-    """The orders that rank 0 gives, as a list that grows."""
-    orders, give = [], ranks.give
+def watched(group):
+    """The commands that rank 0 gives, as a list that grows."""
+    commands, send = [], group.send
 
-    def noting(order):
-        orders.append(order)
-        give(order)
+    def noting(command):
+        commands.append(command)
+        send(command)
 
-    ranks.give = noting
-    return orders
+    group.send = noting
+    return commands
 
 
 def served(module):
@@ -299,42 +299,42 @@ def served(module):
 def main(out, names):
     torch.set_num_threads(1)
     warnings.simplefilter("error")
-    ranks = start(torch.device("cpu"), timeout_s=300)
+    group = init_group(torch.device("cpu"), timeout_s=300)
     # torchrun ends rank 0 as soon as another has died; here rank 0 is to say what it saw.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    orders, found = watched(ranks), {}
-    with ranks:
-        assert ranks.share([3, 14] if ranks.rank == 0 else []) == (3, 14)
+    commands, found = watched(group), {}
+    with group:
+        assert group.share([3, 14] if group.rank == 0 else []) == (3, 14)
         for name in names:
             build, check = CASES[name]
-            torch.manual_seed(ranks.rank)
+            torch.manual_seed(group.rank)
             modules = build()
             plain = copy.deepcopy(modules)
             try:
-                orders.clear()
-                if ranks.rank:
+                commands.clear()
+                if group.rank:
                     builders = {part: served(module) for part, module in modules.items()}
-                    serve(ranks, builders, sorted(modules))
+                    work(group, builders, sorted(modules))
                 else:
-                    spread = Spreader(ranks, sorted(modules))
+                    spread = Spreader(group, sorted(modules))
                     for part, module in modules.items():
                         spread(part, copy.deepcopy(module))  # the model before a restart
                         assert spread(part, module) is module
                     figure = check(modules, plain)
-                    again = sum(order.again for order in orders)
-                    found[name] = {"apart": figure, "orders": len(orders), "again": again}
-                    ranks.give(Order(END))
+                    again = sum(command.recompute for command in commands)
+                    found[name] = {"apart": figure, "orders": len(commands), "again": again}
+                    group.send(Command(END))
             except ColonnadeError as error:
                 found[name] = str(error)
                 if name != "batch norm":
                     raise
-                ranks.give(Order(END))
+                group.send(Command(END))
             finally:
-                Path(out, f"{ranks.rank}.json").write_text(json.dumps(found))
-        if ranks.rank:
-            serve(ranks, {})
+                Path(out, f"{group.rank}.json").write_text(json.dumps(found))
+        if group.rank:
+            work(group, {})
     threads = [file.read_text().strip() for file in Path("/proc/self/task").glob("*/comm")]
-    Path(out, f"{ranks.rank}.threads").write_text(json.dumps(threads))
+    Path(out, f"{group.rank}.threads").write_text(json.dumps(threads))
 
 
 if __name__ == "__main__":

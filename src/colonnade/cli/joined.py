@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from colonnade.net.runner import Address
     from colonnade.record.party_folder import PartyFolder
     from colonnade.run.join import Joined
-    from colonnade.run.workers import Crew
+    from colonnade.run.workers import PartyProcess
     from colonnade.tls.keyring import Keyring
 
 LINE_EVERY_NS = 10 * NS_PER["s"]
@@ -153,13 +153,13 @@ def run(job: Job, me: str, file: PartyFile, host: Host) -> Joined | None:
     from colonnade.cli import screen
     from colonnade.net.link import Emulation
     from colonnade.record.party_folder import PartyFolder, set_aside
-    from colonnade.run.workers import muster
+    from colonnade.run.workers import start_group
 
     torch.set_num_threads(host.threads)
     line = None if host.emulate is None else Emulation.parse(host.emulate)
-    with muster(job, me) as crew:
-        if crew.helps:
-            crew.help()
+    with start_group(job, me) as crew:
+        if crew.is_worker:
+            crew.work()
             return None
         if host.restart and (aside := set_aside(host.out)) is not None:
             screen.stderr().print(f"begins anew; what {host.out} held is in {aside}")
@@ -171,7 +171,7 @@ def run(job: Job, me: str, file: PartyFile, host: Host) -> Joined | None:
 
 
 def _speak(
-    crew: Crew, file: PartyFile, host: Host, folder: PartyFolder, line: Emulation | None
+    crew: PartyProcess, file: PartyFile, host: Host, folder: PartyFolder, line: Emulation | None
 ) -> Joined:
     from colonnade.cli import screen
     from colonnade.data.scale import remarks
@@ -185,7 +185,7 @@ def _speak(
     if folder.is_complete:
         screen.stderr().print(f"this job is complete; its result is in {folder.path}")
         return Joined("complete", folder.path, folder.rounds)
-    party = crew.equip(participant(_seeded(crew.job, crew.me, folder), crew.me, file.policy))
+    party = crew.distribute(participant(_seeded(crew.job, crew.me, folder), crew.me, file.policy))
     reporter = Reporter(screen.stderr(), folder.path / "log.txt", host.quiet, host.launched)
     for remark in remarks({crew.me: party.part.columns}, party.part.labels):
         reporter.say(remark)

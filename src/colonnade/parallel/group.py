@@ -1,8 +1,8 @@
-"""The processes of one party that `torchrun` started, and what they send one another.
+"""The process group of one party, started by `torchrun`, and what its ranks send one another.
 
-Rank 0 gives orders, all ranks carry them out together. An order is a header of numbers, then
-tensors; the headers go over connections of their own, since between two orders the other ranks
-wait for as long as rank 0 waits for another party.
+Rank 0 sends commands, and all ranks carry them out together. A command is a header of integers,
+followed by tensors. Headers have a group with a timeout of its own, because between two commands
+the other ranks wait for as long as rank 0 waits for another party.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ from torch.distributed.rendezvous import rendezvous
 from colonnade.errors import FailedError, JobError
 
 TIMEOUT_S = 300
-"""How long ranks wait for one another within an order."""
+"""How long ranks wait for one another within a command."""
 IDLE_S = 86_400
-"""How long the others wait for rank 0's next order."""
+"""How long the other ranks wait for the next command."""
 HEADER = 1024
-"""Numbers in a header."""
+"""The number of integers in a header: always the same, because a broadcast has a fixed size."""
 END, NUMBERS, FORWARD, BACKWARD = range(4)
 
 
 @dataclass(frozen=True)
-class Order:
-    """What rank 0 wants of all ranks next.
+class Command:
+    """What all ranks do next.
 
-    >>> order = Order(FORWARD, part=1, rows=8, shapes=((3, 14), (5,)))
-    >>> Order.decode(order.encode()) == order
+    >>> command = Command(FORWARD, part=1, rows=8, shapes=((3, 14), (5,)))
+    >>> Command.decode(command.encode()) == command
     True
     """
 
     kind: int
     part: int = 0
-    """Which of the modules."""
+    """The index of the module."""
     call: int = 0
-    """Which forward pass of that module."""
+    """The number of the forward pass of that module."""
     training: int = 0
     parameters: int = 0
-    """1 where gradients by the parameters are wanted."""
+    """1 if gradients with respect to the parameters are wanted."""
     inputs: int = 0
-    """1 where gradients by the inputs are wanted."""
-    again: int = 0
-    """1 where a backward pass has to repeat its forward pass first."""
+    """1 if gradients with respect to the inputs are wanted."""
+    recompute: int = 0
+    """1 if a backward pass has to repeat its forward pass first."""
     seed: int = 0
-    """Of the random layers."""
+    """The seed of random layers such as dropout."""
     state: int = 0
-    """Bytes of the weights."""
+    """The size of the module's parameters and buffers in bytes."""
     rows: int = 0
     dtype: int = 0
-    """Of the inputs."""
-    listed: int = 0
-    """1 where the module takes a list of tensors, 0 where it takes one tensor."""
+    """The index of the inputs' dtype."""
+    is_list: int = 0
+    """1 if the module takes a list of tensors, 0 if it takes one tensor."""
     shapes: tuple[tuple[int, ...], ...] = ()
-    """Of one row of each input."""
+    """The shape of one row of each input."""
 
     @property
     def has_graph(self) -> bool:
@@ -72,7 +72,7 @@ class Order:
         return self.parameters == 1 or self.inputs == 1
 
     def encode(self) -> torch.Tensor:
-        """As a header."""
+        """Return the command as a header."""
         *fixed, shapes = vars(self).values()
         numbers = [*fixed, len(shapes), *(n for shape in shapes for n in (len(shape), *shape))]
         if len(numbers) > HEADER:
@@ -83,20 +83,20 @@ class Order:
         return torch.tensor(numbers + [0] * (HEADER - len(numbers)))
 
     @classmethod
-    def decode(cls, header: torch.Tensor) -> Order:
-        """From a header."""
+    def decode(cls, header: torch.Tensor) -> Command:
+        """Read a command from a header."""
         numbers = iter(header.tolist())
         fixed: dict[str, Any] = {field.name: next(numbers) for field in fields(cls)[:-1]}
         shapes = [tuple(next(numbers) for _ in range(next(numbers))) for _ in range(next(numbers))]
         return cls(**fixed, shapes=tuple(shapes))
 
 
-def start(device: torch.device, timeout_s: float = TIMEOUT_S) -> Ranks | None:
-    """Meet the other ranks that torchrun started; None where there are none.
+def init_group(device: torch.device, timeout_s: float = TIMEOUT_S) -> ProcessGroup | None:
+    """Initialise the process group that torchrun started; None for a party of one process.
 
-    On GPUs each rank takes the one of its own number, whichever the device says.
+    With a CUDA device each rank takes the GPU of its local rank, whatever index the device has.
 
-    >>> start(torch.device("cpu")) is None
+    >>> init_group(torch.device("cpu")) is None
     True
     """
     if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
@@ -111,8 +111,9 @@ def start(device: torch.device, timeout_s: float = TIMEOUT_S) -> Ranks | None:
             )
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    # Its functions have the default group as a default argument: that of the moment in which it is
-    # imported. DistributedDataParallel imports it, and the group would be kept for ever.
+    # The functions of this module have the default process group as a default argument, evaluated
+    # when it is imported. DistributedDataParallel imports it: by then there would be a group, which
+    # the default arguments would keep alive for ever.
     importlib.import_module("torch.distributed.nn.functional")
     store, rank, size = next(rendezvous("env://"))
     dist.init_process_group(
@@ -123,13 +124,13 @@ def start(device: torch.device, timeout_s: float = TIMEOUT_S) -> Ranks | None:
         timeout=timedelta(seconds=timeout_s),
         device_id=device if cuda else None,
     )
-    return Ranks(rank, size, device, PrefixStore("colonnade", store), timeout_s)
+    return ProcessGroup(rank, size, device, PrefixStore("colonnade", store), timeout_s)
 
 
-class Ranks:
+class ProcessGroup:
     """The processes of one party, as one of them sees them.
 
-    To be used in a `with` statement: at its end rank 0 lets the others go.
+    Use it in a `with` statement: at its end rank 0 tells the other ranks to end.
     """
 
     def __init__(
@@ -138,13 +139,13 @@ class Ranks:
         self.rank = rank
         self.size = size
         self.device = device
-        """Where this rank computes."""
+        """The device of this rank."""
         self._store = store
         self._releases: list[Callable[[], None]] = []
         self._control: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=IDLE_S))
         self._timeout = timedelta(seconds=timeout_s)
 
-    def __enter__(self) -> Ranks:
+    def __enter__(self) -> ProcessGroup:
         return self
 
     def __exit__(
@@ -153,21 +154,22 @@ class Ranks:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # After an error nobody can be told in order; the others find their connections closed.
+        # After an error the ranks may be in the midst of a command, so END could be taken for
+        # something else; the others find their connections closed when this process ends.
         if error is None:
             if self.rank == 0:
-                self.give(Order(END))
+                self.send(Command(END))
             self._join_threads()
 
-    def at_end(self, release: Callable[[], None]) -> None:
-        """Call this at the end: it lets go of whatever holds a group of processes."""
+    def on_close(self, release: Callable[[], None]) -> None:
+        """Register a function that drops references to process groups; called at the end."""
         self._releases.append(release)
 
     def _join_threads(self) -> None:
         """Wait until torch's own threads have ended.
 
-        A group's threads are joined when its last reference is gone. One that lets go of its last
-        tensor while the interpreter is being finalised would end the process with SIGABRT.
+        A group's threads are joined when its last reference is dropped. A thread that still frees
+        a tensor while the interpreter is being finalised would end the process with SIGABRT.
         """
         for release in self._releases:
             release()
@@ -176,76 +178,82 @@ class Ranks:
         gc.collect()
 
     def share(self, numbers: Sequence[int] = ()) -> tuple[int, ...]:
-        """Rank 0's numbers, at all ranks."""
+        """Broadcast integers from rank 0; the other ranks need not give any."""
         if self.rank == 0:
-            self.give(Order(NUMBERS, shapes=(tuple(numbers),)))
+            self.send(Command(NUMBERS, shapes=(tuple(numbers),)))
             return tuple(numbers)
-        return self.next().shapes[0]
+        return self.receive().shapes[0]
 
-    def give(self, order: Order) -> None:
-        """Rank 0's next order, to all others."""
-        with self.ordered():
-            work = dist.broadcast(order.encode(), 0, group=self._control, async_op=True)
+    def send(self, command: Command) -> None:
+        """At rank 0: send a command to the other ranks."""
+        with self.collective():
+            # The group's own timeout is that of idle workers; rank 0 must not wait for so long.
+            work = dist.broadcast(command.encode(), 0, group=self._control, async_op=True)
             work.wait(self._timeout)
 
-    def next(self) -> Order:
-        """At the other ranks: what comes."""
+    def receive(self) -> Command:
+        """At the other ranks: wait for the next command."""
         header = torch.zeros(HEADER, dtype=torch.int64)
         try:
             dist.broadcast(header, 0, group=self._control)
         except RuntimeError as error:
             raise FailedError("rank 0 of this party has ended: its last words say why") from error
-        return Order.decode(header)
+        return Command.decode(header)
 
     def rows(self, whole: int, rank: int) -> int:
-        """How many of a batch's rows are a rank's: those of `tensor_split`."""
+        """How many rows of a batch a rank has, divided as by `tensor_split`."""
         return whole // self.size + (rank < whole % self.size)
 
     def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Rank 0's tensor, into that of each other rank."""
+        """Copy rank 0's tensor into that of every other rank."""
         dist.broadcast(tensor, 0)
         return tensor
 
     def scatter(self, whole: torch.Tensor | None, mine: torch.Tensor) -> torch.Tensor:
-        """Of the rows that rank 0 has, each rank's into `mine`."""
+        """Split rank 0's rows among all ranks; the other ranks receive theirs into `mine`."""
         if whole is None:
-            _together([dist.P2POp(dist.irecv, _bytes(mine), 0)])
+            _run_together([dist.P2POp(dist.irecv, _bytes(mine), 0)])
             return mine
         slices = whole.contiguous().tensor_split(self.size)
-        _together([dist.P2POp(dist.isend, _bytes(s), r) for r, s in enumerate(slices) if r])
+        _run_together([dist.P2POp(dist.isend, _bytes(s), r) for r, s in enumerate(slices) if r])
         return slices[0]
 
     def gather(self, mine: torch.Tensor, rows: int) -> torch.Tensor:
-        """All ranks' rows at rank 0; the others have their own back."""
+        """Concatenate all ranks' rows at rank 0; the other ranks get their own back."""
         mine = mine.contiguous()
         if self.rank:
-            _together([dist.P2POp(dist.isend, _bytes(mine), 0)])
+            _run_together([dist.P2POp(dist.isend, _bytes(mine), 0)])
             return mine
         pieces = [mine.new_empty(self.rows(rows, r), *mine.shape[1:]) for r in range(self.size)]
-        _together([dist.P2POp(dist.irecv, _bytes(p), r) for r, p in enumerate(pieces) if r])
+        _run_together([dist.P2POp(dist.irecv, _bytes(p), r) for r, p in enumerate(pieces) if r])
         return torch.cat([mine, *pieces[1:]])
 
     @contextmanager
-    def ordered(self) -> Iterator[None]:
-        """Around what ranks do together: who fails tells the others, and rank 0 says who did."""
+    def collective(self) -> Iterator[None]:
+        """Around what the ranks do together: whoever fails leaves its reason in the store, so that
+        rank 0, which sees only a broken connection, can say who failed and why."""
         try:
             yield
         except Exception as error:
             if self.rank:
                 self._store.set(f"ended/{self.rank}", f"{type(error).__name__}: {error}"[:1000])
                 self._store.compare_set("first", "", str(self.rank))
-            if _of_the_connection(error):
-                raise FailedError(self._lost() if self.rank else self._blame()) from error
+            if _is_connection_error(error):
+                raise FailedError(
+                    self._lost_connection() if self.rank else self._explain_failure()
+                ) from error
             raise
 
-    def _lost(self) -> str:
+    def _lost_connection(self) -> str:
         return f"rank {self.rank} of this party lost the others: see what rank 0 says"
 
-    def _blame(self) -> str:
-        """Who broke the connection, as far as it can be seen from rank 0."""
+    def _explain_failure(self) -> str:
+        """At rank 0: who broke the connection, as far as it can be told."""
         told = [rank for rank in range(1, self.size) if self._store.check([f"ended/{rank}"])]
+        # One rank's end breaks the connections of the others, which then report that. So a rank
+        # that ended without reporting anything comes first: it is the cause.
         for rank in range(1, self.size):
-            if rank not in told and self._gone(rank):
+            if rank not in told and self._has_ended(rank):
                 return f"rank {rank} of this party ended without a word: see torchrun's own report"
         if not told:
             return (
@@ -256,8 +264,9 @@ class Ranks:
         reason = self._store.get(f"ended/{first}").decode()
         return f"rank {first} of this party failed: {reason}"
 
-    def _gone(self, rank: int) -> bool:
-        """A rank that only waits sends nothing; of one that ended the connection is closed."""
+    def _has_ended(self, rank: int) -> bool:
+        """Whether a rank's process has ended: receiving from one that lives, and sends nothing,
+        times out; the connection to one that has ended is closed."""
         try:
             work: Any = dist.irecv(torch.zeros(1), rank, group=self._control)
             work.wait(timedelta(seconds=0.2))
@@ -267,15 +276,15 @@ class Ranks:
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory: not every connection knows every dtype."""
+    """The tensor's memory as bytes, because not every backend can send every dtype."""
     return tensor.reshape(-1).view(torch.uint8)
 
 
-def _together(operations: list[dist.P2POp]) -> None:
+def _run_together(operations: list[dist.P2POp]) -> None:
     for work in dist.batch_isend_irecv(operations):
         work.wait()
 
 
-def _of_the_connection(error: Exception) -> bool:
+def _is_connection_error(error: Exception) -> bool:
     words = ("gloo", "NCCL", "imed out")
     return isinstance(error, dist.DistError) or any(word in str(error) for word in words)

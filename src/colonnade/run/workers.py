@@ -1,4 +1,4 @@
-"""A party of several processes under torchrun: one speaks on the wire, all compute."""
+"""A party of several processes under torchrun: rank 0 has the connections, all ranks compute."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from colonnade import models
 from colonnade.job.records import Job
 from colonnade.learn.build import DTYPES
 from colonnade.models.top import build_top
-from colonnade.parallel.group import Ranks, start
-from colonnade.parallel.spread import Spreader, refuse_batch_norm, serve
+from colonnade.parallel.group import ProcessGroup, init_group
+from colonnade.parallel.spread import Spreader, refuse_batch_norm, work
 from colonnade.run.participant import Participant
 
 
 @dataclass(frozen=True)
-class Crew:
-    """The processes of a party; a party of one process has no ranks."""
+class PartyProcess:
+    """One process of a party; the only process of a party has no group."""
 
     job: Job
-    """The party's job, with the device of this process."""
+    """The party's job, in which the party's device is that of this process."""
     me: str
-    ranks: Ranks | None = None
+    group: ProcessGroup | None = None
 
     @property
-    def helps(self) -> bool:
-        """Whether this process only computes, for the one that speaks."""
-        return self.ranks is not None and self.ranks.rank > 0
+    def is_worker(self) -> bool:
+        """Whether this process only computes for rank 0."""
+        return self.group is not None and self.group.rank > 0
 
-    def equip(self, party: Participant) -> Participant:
-        """The party with its models spread over the crew."""
-        if self.ranks is None:
+    def distribute(self, party: Participant) -> Participant:
+        """The party with its models spread over the group."""
+        if self.group is None:
             return party
-        if party.bottom.build is not None and self.ranks.device.type == "cpu":
+        if party.bottom.build is not None and self.group.device.type == "cpu":
             refuse_batch_norm("bottom", party.bottom.build())
-        self.ranks.share([party.objective.outputs if party.objective else 0])
-        return replace(party, spread=Spreader(self.ranks))
+        self.group.share([party.objective.outputs if party.objective else 0])
+        return replace(party, spread=Spreader(self.group))
 
-    def help(self) -> None:
-        """Compute what the speaking process asks for, until it ends."""
-        assert self.ranks is not None
-        (outputs,) = self.ranks.share()
+    def work(self) -> None:
+        """Carry out rank 0's commands until it ends."""
+        assert self.group is not None
+        (outputs,) = self.group.share()
         party, where = self.job.parties[self.me], f"parties.{self.me}.model"
-        device, dtype = self.ranks.device, DTYPES[self.job.train.dtype]
+        device, dtype = self.group.device, DTYPES[self.job.train.dtype]
 
         def bottom(shapes: tuple[tuple[int, ...], ...]) -> torch.nn.Module:
             return models.build(party.model, shapes[0], where).to(device=device, dtype=dtype)
@@ -55,16 +55,16 @@ class Crew:
             widths = {str(number): shape[0] for number, shape in enumerate(shapes)}
             return build_top(self.job.top, widths, outputs).to(device=device, dtype=dtype)
 
-        serve(self.ranks, {"bottom": bottom, "top": top})
+        work(self.group, {"bottom": bottom, "top": top})
 
 
 @contextmanager
-def muster(job: Job, me: str) -> Iterator[Crew]:
-    """The crew of a party, for as long as it takes part."""
-    ranks = start(torch.device(job.parties[me].device))
-    if ranks is None:
-        yield Crew(job, me)
+def start_group(job: Job, me: str) -> Iterator[PartyProcess]:
+    """Start the process group of a party, and yield this process's place in it."""
+    group = init_group(torch.device(job.parties[me].device))
+    if group is None:
+        yield PartyProcess(job, me)
         return
-    own = msgspec.structs.replace(job.parties[me], device=str(ranks.device))
-    with ranks:
-        yield Crew(msgspec.structs.replace(job, parties=job.parties | {me: own}), me, ranks)
+    own = msgspec.structs.replace(job.parties[me], device=str(group.device))
+    with group:
+        yield PartyProcess(msgspec.structs.replace(job, parties=job.parties | {me: own}), me, group)
