@@ -5,15 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from colonnade import methods, simulate
-from colonnade.methods.method import Method
+from colonnade.methods.method import AXES, Method
+from colonnade.policies.parse import constructors
 from tests.small import small, with_network
 
+ROOT = Path(__file__).parents[2]
 METHODS = methods.known()
 GRADIENT = {"name": "fedsgd"}
 each_method = pytest.mark.parametrize("name", METHODS)
@@ -27,6 +30,17 @@ def train(name, latency="5ms", **options):
 
 def same(a, b) -> bool:
     return all(torch.equal(a[p][n], b[p][n]) for p in a for n in a[p])
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/composition.md"])
+def test_every_axis_is_in_the_table_of(page):
+    """With its constructors, those of `compress` apart: it has a page of its own."""
+    text = (ROOT / page).read_text().partition("| axis |")[2].partition("\n\n")[0]
+    rows = {row.split("`")[1]: row for row in text.splitlines() if row.startswith("| `")}
+    assert sorted(rows) == sorted(AXES)
+    for axis in set(AXES) - {"compress"}:
+        for constructor in constructors(axis):
+            assert f"`{constructor}" in rows[axis], constructor
 
 
 @each_method

@@ -9,6 +9,8 @@ import pytest
 
 from colonnade import ColonnadeError, JobError, methods, simulate
 from colonnade.errors import RequestError
+from colonnade.methods.method import AXES
+from colonnade.policies.parse import constructors
 from tests.small import small, with_network
 
 CHOICES = {
@@ -40,6 +42,12 @@ def composition(chance: random.Random) -> dict[str, object]:
         roles = chance.sample(["embedding", "gradient", "top"], chance.choice((1, 1, 2)))
         table["compress"] = {role: chance.choice(ENCODINGS) for role in roles}
     return table
+
+
+def test_every_policy_of_every_axis_is_tried():
+    assert {*CHOICES, "compress"} == set(AXES)
+    for axis, texts in CHOICES.items():
+        assert {text.partition(":")[0] for text in texts} == set(constructors(axis))
 
 
 @pytest.mark.parametrize("block", range(BUDGET // BLOCK))

@@ -1,5 +1,7 @@
 """Metrics against scikit-learn, their direction, and what has no value."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn import metrics as sk
@@ -111,6 +113,17 @@ def test_equal_targets_have_no_r2():
 @pytest.mark.parametrize("name", ["accuracy", "f1", "log_loss", "brier", "ece"])
 def test_others_have_a_value_with_one_class_too(name):
     assert np.isfinite(measured(name, ONE, np.ones(300, dtype=int)))
+
+
+def test_every_metric_is_documented_with_its_direction():
+    page = (Path(__file__).parents[2] / "docs" / "job-files.md").read_text()
+    table = page.partition("| metric |")[2].partition("\n\n")[0]
+    found = {}
+    for row in table.splitlines()[2:]:
+        _, names, _, better, *_ = row.split("|")
+        found |= dict.fromkeys(names.strip(" `").split("`, `"), better.strip())
+    ways = {name: "higher" if METRICS[name].higher_is_better else "lower" for name in METRICS}
+    assert found == ways
 
 
 def test_a_metric_that_is_none_lists_the_choices():

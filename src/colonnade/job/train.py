@@ -10,22 +10,8 @@ import msgspec
 
 from colonnade.errors import JobError, nearest
 from colonnade.job.bounds import COUNT_MAX, check_seed
+from colonnade.job.metrics import METRICS, fitting
 from colonnade.job.typed import settle
-
-METRIC_TASKS: dict[str, tuple[str, ...]] = {
-    "accuracy": ("binary", "multiclass"),
-    "top5": ("multiclass",),
-    "auc": ("binary", "multiclass"),
-    "pr_auc": ("binary", "multiclass"),
-    "f1": ("binary", "multiclass"),
-    "log_loss": ("binary", "multiclass"),
-    "brier": ("binary", "multiclass"),
-    "ece": ("binary", "multiclass"),
-    "mae": ("regression",),
-    "rmse": ("regression",),
-    "r2": ("regression",),
-}
-"""The metrics, and the tasks that they fit; `colonnade.record.metrics` computes them."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,15 +26,12 @@ def require(condition: bool, sentence: str) -> None:
 
 def _no_metric(name: str) -> str:
     """The sentence for a metric that is none; what a job's task is shows only with its data."""
-    close = nearest(name, METRIC_TASKS)
+    close = nearest(name, METRICS)
     hint = f"{close} For" if close.startswith("did") else "for"
-    fitting = {
-        task: ", ".join(metric for metric, tasks in METRIC_TASKS.items() if task in tasks)
-        for task in ("binary", "multiclass", "regression")
-    }
     return (
         f"train.metric: there is no metric '{name}': {hint} two classes choose one of "
-        f"{fitting['binary']}; for more also top5; for quantities {fitting['regression']}"
+        f"{', '.join(fitting('binary'))}; for more also top5; for quantities "
+        f"{', '.join(fitting('regression'))}"
     )
 
 
@@ -134,7 +117,7 @@ class Train(Record, frozen=True, kw_only=True):
             "train.stop is 'target' but there is no train.target: set one",
         )
         for name in (self.metric, *self.extra_metrics):
-            require(name in METRIC_TASKS or name == self.metric == "auto", _no_metric(name))
+            require(name in METRICS or name == self.metric == "auto", _no_metric(name))
         if self.evaluation_period() is None:
             early = {"patience": self.patience is not None, "stop": self.stop == "target"}
             for field, given in early.items():

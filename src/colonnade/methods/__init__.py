@@ -18,10 +18,10 @@ from typing import Any, get_args, get_type_hints
 from colonnade import compress as encodings
 from colonnade.compress import Compress
 from colonnade.errors import JobError, nearest
-from colonnade.methods.method import Method
+from colonnade.methods.method import AXES, Method
 from colonnade.plugins import import_function
 from colonnade.policies.local import once
-from colonnade.policies.parse import AXES, parse
+from colonnade.policies.parse import parse
 from colonnade.policies.rate import SpeedAdaptive
 from colonnade.policies.step import plain_step
 
@@ -79,13 +79,12 @@ def build(table: Mapping[str, Any]) -> Method:
         raise JobError(f"method.name is {name!r}: it must be text")
     function = find(name)
     parameters = _parameters(function, name)
-    overridable = (options.keys() & {*AXES, "compress"}) - parameters.keys()
+    overridable = (options.keys() & set(AXES)) - parameters.keys()
     axes = {key: options.pop(key) for key in sorted(overridable)}
     hints = get_type_hints(function)
     for key, value in options.items():
         if key not in parameters:
-            known_keys = [*parameters, *AXES, "compress"]
-            hint = nearest(key, known_keys) if parameters else "it has none"
+            hint = nearest(key, [*parameters, *AXES]) if parameters else "it has none"
             raise JobError(f"the method {name} has no option '{key}': {hint}")
         options[key] = _checked(name, key, value, hints.get(key))
     try:

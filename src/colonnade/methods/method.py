@@ -80,6 +80,10 @@ class Method:
         }
 
 
+AXES = tuple(axis.name for axis in fields(Method))
+"""The names of all axes; each has a file of its name in `policies/`, `compress` a room."""
+
+
 def describe(policy: Any) -> str:
     """A policy as a call: its name in small letters and its settable fields."""
     if isinstance(policy, Compress):

@@ -14,18 +14,6 @@ from typing import Any
 from colonnade.errors import JobError, nearest
 from colonnade.plugins import call
 
-AXES = (
-    "exchange",
-    "window",
-    "quorum",
-    "local",
-    "version",
-    "weight",
-    "rate",
-    "step",
-    "order",
-)
-
 
 def constructors(axis: str) -> dict[str, Callable[..., Any]]:
     """The constructors of an axis, by name.

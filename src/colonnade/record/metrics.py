@@ -14,11 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import DataError, JobError
-from colonnade.job.train import METRIC_TASKS
+from colonnade.job.metrics import METRICS as ASKED
+from colonnade.job.metrics import fitting
 
 Floats = NDArray[np.floating[Any]]
 Labels = NDArray[Any]
+Measure = Callable[[Floats, Labels], float]
 CALIBRATION_BINS = 15
+
+_MEASURES: dict[str, Measure] = {}
+
+
+def _measure(function: Measure) -> Measure:
+    """Compute the metric of this name by this function."""
+    _MEASURES[function.__name__.removeprefix("_")] = function
+    return function
 
 
 def _classes(scores: Floats) -> NDArray[np.int64]:
@@ -26,12 +36,14 @@ def _classes(scores: Floats) -> NDArray[np.int64]:
     return chosen.astype(np.int64)
 
 
+@_measure
 def _accuracy(scores: Floats, labels: Labels) -> float:
     from sklearn.metrics import accuracy_score
 
     return float(accuracy_score(labels, _classes(scores)))
 
 
+@_measure
 def _top5(scores: Floats, labels: Labels) -> float:
     from sklearn.metrics import top_k_accuracy_score
 
@@ -61,6 +73,7 @@ def _need_every_class(name: str, scores: Floats, labels: Labels) -> None:
         )
 
 
+@_measure
 def _auc(scores: Floats, labels: Labels) -> float:
     from sklearn.metrics import roc_auc_score
 
@@ -72,6 +85,7 @@ def _auc(scores: Floats, labels: Labels) -> float:
     return float(roc_auc_score(labels, shares, multi_class="ovr"))
 
 
+@_measure
 def _pr_auc(scores: Floats, labels: Labels) -> float:
     """Average precision; of more classes the mean, each against the others."""
     from sklearn.metrics import average_precision_score
@@ -86,18 +100,21 @@ def _one_hot(scores: Floats, labels: Labels) -> NDArray[np.bool_]:
     return np.asarray(labels[:, None] == np.arange(max(2, scores.shape[1])))
 
 
+@_measure
 def _log_loss(scores: Floats, labels: Labels) -> float:
     # From the scores themselves: a probability that is rounded to 0 has no logarithm.
     of_label = _log_shares(scores)[np.arange(len(labels)), labels.astype(np.int64)]
     return float(-of_label.mean())
 
 
+@_measure
 def _brier(scores: Floats, labels: Labels) -> float:
     """The mean squared error of the probabilities: of the positive class, or of all of more."""
     errors = (_shares(scores) - _one_hot(scores, labels)) ** 2
     return float(errors[:, 1].mean() if errors.shape[1] == 2 else errors.sum(axis=1).mean())
 
 
+@_measure
 def _ece(scores: Floats, labels: Labels) -> float:
     """Expected calibration error over 15 bins of equal width: how far probabilities are from
     frequencies. Of two classes for the positive one, of more for the predicted one."""
@@ -111,6 +128,7 @@ def _ece(scores: Floats, labels: Labels) -> float:
     return float(np.abs(gaps).sum() / len(labels))
 
 
+@_measure
 def _f1(scores: Floats, labels: Labels) -> float:
     from sklearn.metrics import f1_score
 
@@ -118,18 +136,21 @@ def _f1(scores: Floats, labels: Labels) -> float:
     return float(f1_score(labels, _classes(scores), average=average, zero_division=0.0))
 
 
+@_measure
 def _mae(scores: Floats, labels: Labels) -> float:
     from sklearn.metrics import mean_absolute_error
 
     return float(mean_absolute_error(labels, scores[:, 0]))
 
 
+@_measure
 def _rmse(scores: Floats, labels: Labels) -> float:
     from sklearn.metrics import mean_squared_error
 
     return float(mean_squared_error(labels, scores[:, 0]) ** 0.5)
 
 
+@_measure
 def _r2(scores: Floats, labels: Labels) -> float:
     from sklearn.metrics import r2_score
 
@@ -145,7 +166,7 @@ class Metric:
     """A measure of predictions, and which way is better."""
 
     name: str
-    measure: Callable[[Floats, Labels], float]
+    measure: Measure
     tasks: tuple[str, ...]
     higher_is_better: bool = True
 
@@ -160,28 +181,13 @@ class Metric:
         return value >= target if self.higher_is_better else value <= target
 
 
-_MEASURES: dict[str, Callable[[Floats, Labels], float]] = {
-    "accuracy": _accuracy,
-    "top5": _top5,
-    "auc": _auc,
-    "pr_auc": _pr_auc,
-    "f1": _f1,
-    "log_loss": _log_loss,
-    "brier": _brier,
-    "ece": _ece,
-    "mae": _mae,
-    "rmse": _rmse,
-    "r2": _r2,
-}
-_LOWER_IS_BETTER = ("log_loss", "brier", "ece", "mae", "rmse")
+assert _MEASURES.keys() == ASKED.keys()
 METRICS = {
-    name: Metric(name, _MEASURES[name], tasks, name not in _LOWER_IS_BETTER)
-    for name, tasks in METRIC_TASKS.items()
+    name: Metric(name, _MEASURES[name], asked.tasks, asked.higher_is_better)
+    for name, asked in ASKED.items()
 }
-EVERY_CLASS = ("auc", "pr_auc")
-"""The metrics that need rows of every class."""
-DIFFERING = ("r2",)
-"""The metrics that need targets that are not all the same."""
+EVERY_CLASS = [name for name, asked in ASKED.items() if asked.needs == "every class"]
+DIFFERING = [name for name, asked in ASKED.items() if asked.needs == "differing targets"]
 DEFAULT = {"binary": "auc", "multiclass": "accuracy", "regression": "mae"}
 
 
@@ -192,16 +198,12 @@ def choose(name: str, task: str, classes: int) -> Metric:
     'auc'
     """
     metric = METRICS[DEFAULT[task] if name == "auto" else name]
-    fitting = [
-        name
-        for name, other in METRICS.items()
-        if task in other.tasks and (name != "top5" or classes > 5)
-    ]
-    if metric.name not in fitting:
+    known = [each for each in fitting(task) if each != "top5" or classes > 5]
+    if metric.name not in known:
         count = f" with {classes} classes" if task == "multiclass" else ""
         cure = " (for quantities set train.loss = 'mse')" if metric.tasks == ("regression",) else ""
         raise JobError(
             f"the metric '{name}' does not fit a {task} task{count}: "
-            f"choose one of {', '.join(fitting)}{cure}"
+            f"choose one of {', '.join(known)}{cure}"
         )
     return metric

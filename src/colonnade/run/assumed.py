@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from colonnade.job.train import METRIC_TASKS
+from colonnade.job.metrics import METRICS
 from colonnade.learn.objective import FITS, Objective, Task
 from colonnade.run.participant import Participant
 
@@ -20,7 +20,7 @@ def assumed_objective(me: Participant) -> Objective:
     train, top = me.job.train, me.job.top
     single = {"agg": me.bottom.width == 1, "dot": True}.get(top.kind, False)
     task: Task = "binary" if single or train.metric in OF_TWO else "multiclass"
-    if METRIC_TASKS.get(train.metric) == ("regression",):
+    if train.metric in METRICS and METRICS[train.metric].tasks == ("regression",):
         task = "regression"
     if train.loss != "auto":
         task = FITS[train.loss][0]
