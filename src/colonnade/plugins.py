@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from colonnade.errors import JobError, RequestError
@@ -70,6 +72,25 @@ def import_function(name: str, kind: Kind) -> Callable[..., Any]:
             f'@colonnade.extension("{kind}") above it'
         )
     return function  # type: ignore[no-any-return]
+
+
+def own_functions(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    """The public functions that a module defines itself, by name; of a package, those of all its
+    modules.
+
+    >>> import colonnade.policies.window
+    >>> sorted(own_functions(colonnade.policies.window))
+    ['lockstep', 'pipelined']
+    """
+    if hasattr(module, "__path__"):
+        names = [f"{module.__name__}.{each.name}" for each in iter_modules(module.__path__)]
+        parts = [own_functions(importlib.import_module(name)) for name in names]
+        return {name: function for part in parts for name, function in part.items()}
+    return {
+        name: function
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__ and not name.startswith("_")
+    }
 
 
 def call(function: Callable[..., Any], name: str, words: Sequence[str]) -> Any:

@@ -43,14 +43,16 @@ def die(*given, **named):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def half(path, pieces):
-    real(path, list(pieces)[:2])
-    die()
+    def dying():
+        yield from list(pieces)[:2]
+        die()
+    real(path, dying())
 
-real = checkpoints.write_new
+real = checkpoints.write_whole
 force = checkpoints.force_folder
 STEPS = {
-    "before": lambda: setattr(checkpoints, "write_new", die),
-    "halfway": lambda: setattr(checkpoints, "write_new", half),
+    "before": lambda: setattr(checkpoints, "write_whole", die),
+    "halfway": lambda: setattr(checkpoints, "write_whole", half),
     "written": lambda: setattr(os, "fsync", die),
     "forced": lambda: setattr(Path, "replace", die),
     "renamed": lambda: setattr(checkpoints, "force_folder", die),

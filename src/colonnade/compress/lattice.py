@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,12 +40,12 @@ from colonnade.compress.dither import STEPS, Dither, dither_key
 from colonnade.compress.scaling import (
     BLOCK,
     Header,
+    Quantiser,
     Scale,
     Span,
     Values,
     check,
     fit,
-    quantiser_text,
     read_quantiser,
     restore,
 )
@@ -62,17 +62,11 @@ _SAFE = 1 - 1e-5
 
 
 @dataclass(frozen=True)
-class Lattice:
+class Lattice(Quantiser):
     """Hexagonal quantisation of pairs; see `lattice`."""
 
-    TAGS: ClassVar[tuple[str, ...]] = ("lattice",)
-    bits: int
-    scale: Scale = "clipped"
-    dither: bool = False
-
-    @property
-    def text(self) -> str:
-        return quantiser_text("lattice", self.bits, self.scale, self.dither)
+    TAGS = ("lattice",)
+    BITS_MAX = BITS_MAX
 
     def encoder(self, key: Key) -> Encoder:
         """An encoder; it remembers nothing."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,11 +38,11 @@ from colonnade.compress.dither import STEPS, Dither, dither_key
 from colonnade.compress.scaling import (
     BLOCK,
     Header,
+    Quantiser,
     Scale,
     Span,
     check,
     fit,
-    quantiser_text,
     read_quantiser,
     restore,
 )
@@ -52,17 +52,11 @@ BITS_MAX = 16
 
 
 @dataclass(frozen=True)
-class Scalar:
+class Scalar(Quantiser):
     """Uniform quantisation of every component; see `scalar`."""
 
-    TAGS: ClassVar[tuple[str, ...]] = ("scalar",)
-    bits: int
-    scale: Scale = "clipped"
-    dither: bool = False
-
-    @property
-    def text(self) -> str:
-        return quantiser_text("scalar", self.bits, self.scale, self.dither)
+    TAGS = ("scalar",)
+    BITS_MAX = BITS_MAX
 
     def encoder(self, key: Key) -> Encoder:
         """An encoder; it remembers nothing."""

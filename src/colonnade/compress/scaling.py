@@ -12,7 +12,7 @@ import math
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -38,6 +38,23 @@ _BEYOND = 2.0 ** -np.arange(0.0, 6.0)
 _ORDINARY = 2.0**60
 _HEADER = struct.Struct("<BBhdd")
 _KEY = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class Quantiser:
+    """What the quantisers have in common."""
+
+    TAGS: ClassVar[tuple[str, ...]]
+    """One tag, which is also the quantiser's name."""
+    BITS_MAX: ClassVar[int]
+    bits: int
+    scale: Scale = "clipped"
+    dither: bool = False
+
+    @property
+    def text(self) -> str:
+        scale = [self.scale] if self.scale != "clipped" else []
+        return ":".join([*self.TAGS, str(self.bits), *scale, *["dither"] * self.dither])
 
 
 @dataclass(frozen=True)
@@ -112,15 +129,6 @@ def read_quantiser(name: str, rest: str) -> tuple[int, Scale, bool]:
     number = whole(f"{name}:4", bits)
     found = options(name, words, {"minmax": "scale", "clipped": "scale", "dither": "dither"})
     return number, "minmax" if "minmax" in found else "clipped", "dither" in found
-
-
-def quantiser_text(name: str, bits: int, scale: Scale, dither: bool) -> str:
-    """The inverse of `read_quantiser`, with the name before it.
-
-    >>> quantiser_text("scalar", 3, "clipped", dither=True)
-    'scalar:3:dither'
-    """
-    return ":".join([name, str(bits), *[scale] * (scale != "clipped"), *["dither"] * dither])
 
 
 def fit(

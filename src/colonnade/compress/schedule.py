@@ -29,9 +29,7 @@ from colonnade.compress.base import (
     Occasion,
     Parse,
 )
-from colonnade.compress.lattice import BITS_MAX as LATTICE_BITS_MAX
 from colonnade.compress.lattice import Lattice
-from colonnade.compress.scalar import BITS_MAX as SCALAR_BITS_MAX
 from colonnade.compress.scalar import Scalar
 from colonnade.compress.scaling import Scale
 from colonnade.compress.words import whole
@@ -94,11 +92,8 @@ class Diminishing:
         """The encoding of a round: the table's, rounded up, up to the most bits there are."""
         octaves = round.bit_length()
         # The smallest whole g with 2^g >= √t0, in whole numbers: logarithms round at powers.
-        if isinstance(self.first, Scalar):
-            more, most = (octaves + 1) // 2, SCALAR_BITS_MAX
-        else:
-            more, most = (octaves + 3) // 4, LATTICE_BITS_MAX
-        return replace(self.first, bits=min(most, self.first.bits + more))
+        more = (octaves + 1) // 2 if isinstance(self.first, Scalar) else (octaves + 3) // 4
+        return replace(self.first, bits=min(self.first.BITS_MAX, self.first.bits + more))
 
     def encoder(self, key: Key) -> Encoder:
         """An encoder that begins each part's encoder when its rounds come."""
@@ -122,8 +117,7 @@ def diminishing(
     first = kind(first_bits, scale, dither)
     if not isinstance(first, Scalar | Lattice):
         raise RequestError("only scalar and lattice can be diminishing: choose one of them")
-    most = SCALAR_BITS_MAX if isinstance(first, Scalar) else LATTICE_BITS_MAX
-    return first if first.bits == most else Diminishing(first)
+    return first if first.bits == first.BITS_MAX else Diminishing(first)
 
 
 def _read_steps(rest: str, parse: Parse) -> Encoding:

@@ -8,9 +8,8 @@ May import policies, compress.
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, get_args, get_type_hints
@@ -19,7 +18,7 @@ from colonnade import compress as encodings
 from colonnade.compress import Compress
 from colonnade.errors import JobError, nearest
 from colonnade.methods.method import AXES, Method
-from colonnade.plugins import import_function
+from colonnade.plugins import import_function, own_functions
 from colonnade.policies.local import once
 from colonnade.policies.parse import parse
 from colonnade.policies.rate import SpeedAdaptive
@@ -34,14 +33,11 @@ def known() -> dict[str, MethodFunction]:
     >>> sorted(known())[:2]
     ['celu', 'cvfl']
     """
-    found: dict[str, MethodFunction] = {}
-    for module_info in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{module_info.name}")
-        for name, function in inspect.getmembers(module, inspect.isfunction):
-            own = function.__module__ == module.__name__ and not name.startswith("_")
-            if own and get_type_hints(function).get("return") is Method:
-                found[name] = function
-    return dict(sorted(found.items()))
+    return {
+        name: function
+        for name, function in sorted(own_functions(sys.modules[__name__]).items())
+        if get_type_hints(function).get("return") is Method
+    }
 
 
 def find(name: str) -> MethodFunction:

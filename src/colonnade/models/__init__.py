@@ -8,9 +8,8 @@ May import job.
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
@@ -19,7 +18,7 @@ from torch import nn
 from colonnade.errors import JobError, nearest
 from colonnade.job.bounds import LAYERS_MAX
 from colonnade.models.size import check_size
-from colonnade.plugins import import_function
+from colonnade.plugins import import_function, own_functions
 
 ModelFunction = Callable[..., nn.Module]
 
@@ -30,14 +29,11 @@ def known() -> dict[str, ModelFunction]:
     >>> "mlp" in known()
     True
     """
-    found: dict[str, ModelFunction] = {}
-    for module_info in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{module_info.name}")
-        for name, function in inspect.getmembers(module, inspect.isfunction):
-            own = function.__module__ == module.__name__ and not name.startswith("_")
-            if own and "row_shape" in inspect.signature(function).parameters:
-                found[name] = function
-    return dict(sorted(found.items()))
+    return {
+        name: function
+        for name, function in sorted(own_functions(sys.modules[__name__]).items())
+        if "row_shape" in inspect.signature(function).parameters
+    }
 
 
 def build(table: Mapping[str, Any], row_shape: tuple[int, ...], where: str) -> nn.Module:

@@ -89,8 +89,7 @@ def wide_deep_categorical(
     1045504
     """
     fields = columns("wide_deep_categorical", row_shape, "categorical codes")
-    table = HashEmbedding(fields, buckets, field_width)
-    return nn.Sequential(table, *_dense([fields * field_width, hidden, embedding]))
+    return _hashed(fields, buckets, field_width, hidden, embedding)
 
 
 def wide_deep_dense(
@@ -126,6 +125,10 @@ def dssm(
     652288
     """
     fields = columns("dssm", row_shape, "categorical codes")
+    return _hashed(fields, buckets, field_width, hidden, embedding)
+
+
+def _hashed(fields: int, buckets: int, field_width: int, hidden: int, embedding: int) -> nn.Module:
     table = HashEmbedding(fields, buckets, field_width)
     return nn.Sequential(table, *_dense([fields * field_width, hidden, embedding]))
 

@@ -7,12 +7,11 @@ in order or by name.
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 from colonnade.errors import JobError, nearest
-from colonnade.plugins import call
+from colonnade.plugins import call, own_functions
 
 
 def constructors(axis: str) -> dict[str, Callable[..., Any]]:
@@ -21,12 +20,7 @@ def constructors(axis: str) -> dict[str, Callable[..., Any]]:
     >>> sorted(constructors("window"))
     ['lockstep', 'pipelined']
     """
-    module = importlib.import_module(f"colonnade.policies.{axis}")
-    return {
-        name: function
-        for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__ and not name.startswith("_")
-    }
+    return own_functions(importlib.import_module(f"colonnade.policies.{axis}"))
 
 
 def parse(axis: str, text: str) -> Any:

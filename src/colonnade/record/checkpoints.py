@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from colonnade.errors import RequestError
-from colonnade.record.durable import CheckpointError, failed, force_folder, write_new
+from colonnade.record.durable import CheckpointError, failed, force_folder
 from colonnade.record.lineage import Lineage
+from colonnade.record.private import write_whole
 from colonnade.record.sealed import FORMAT, Header, inspect, pack, unpack
 from colonnade.record.tree import StateError, Tree
 
@@ -152,18 +152,12 @@ class FileStore:
         line = self._line
         header = msgspec.structs.replace(self._own, round=round, run=line.run, attempt=line.attempt)
         path = self._path(round)
-        beside = path.with_name(f".{path.name}.part")
         try:
-            write_new(beside, pack(header, tree))
-            beside.replace(path)
+            write_whole(path, pack(header, tree))
             force_folder(self.folder)
             self._known[path] = (_identity(path), header)
         except OSError as error:
             raise failed(f"the checkpoint {path} cannot be written", error) from None
-        finally:
-            # If even this fails the first error counts, and the next opening clears it.
-            with suppress(OSError):
-                beside.unlink()
         if line.run and not self._noted.saved:
             self._note(_Noted(line.run, saved=True))
         kept = line.retained(self.marks(), round, self._keep)
@@ -194,10 +188,8 @@ class FileStore:
 
     def _note(self, noted: _Noted) -> None:
         path = self.folder / RUN
-        beside = path.with_name(f".{path.name}.part")
         try:
-            write_new(beside, [msgspec.json.encode(noted)])
-            beside.replace(path)
+            write_whole(path, [msgspec.json.encode(noted)])
             force_folder(self.folder)
         except OSError as error:
             raise failed(f"the file {path} cannot be written", error) from None

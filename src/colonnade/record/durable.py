@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from colonnade.errors import FailedError
@@ -28,16 +27,6 @@ class CheckpointError(FailedError):
     """A checkpoint cannot be written or read."""
 
     told = "the checkpoint cannot be written or read, and its own log says why"
-
-
-def write_new(path: Path, pieces: Iterable[bytes]) -> None:
-    """A new file that only its owner may read, forced to the disk."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        for piece in pieces:
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def force_folder(folder: Path) -> None:

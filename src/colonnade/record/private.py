@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 OWNER_ONLY = 0o600
@@ -32,12 +34,22 @@ def append_to_private(path: Path) -> int:
     return file
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all, and for its owner only."""
-    beside = private_file(path.with_name(f".{path.name}.part"))
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        # Else a loss of power may leave an empty file in the place of a whole one.
-        os.fsync(file.fileno())
-    beside.replace(path)
+def write_whole(path: Path, content: str | Iterable[bytes]) -> None:
+    """Write a file so that it is there whole or not at all, and for its owner only; `content` is
+    its text, or its bytes in pieces."""
+    beside = path.with_name(f".{path.name}.part")
+    beside.unlink(missing_ok=True)
+    opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    try:
+        with os.fdopen(opened, "wb") as file:
+            for piece in [content.encode()] if isinstance(content, str) else content:
+                file.write(piece)
+            file.flush()
+            # Else a loss of power may leave an empty file in the place of a whole one.
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        # If even this fails the first error counts, and the next writing clears it.
+        with suppress(OSError):
+            beside.unlink()
+        raise
