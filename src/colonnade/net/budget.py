@@ -1,15 +1,15 @@
-"""How much a peer can make a party say: its log and its ledger are not for others to fill."""
+"""A rate limit on what a peer can make a party log, so that nobody can fill its disk."""
 
 from __future__ import annotations
 
 BURST = 20
-"""So many lines of one peer are told at once."""
+"""How many lines about one peer may be logged at once."""
 PER_LINE_NS = 10 * 10**9
-"""After that, one in so much time."""
+"""After that, one line in this time."""
 
 
 class Budget:
-    """Lines that may be told of each peer.
+    """A token bucket for each peer.
 
     >>> budget = Budget()
     >>> [budget.spend("b", now_ns=0) for _ in range(BURST + 1)][-2:]
@@ -20,11 +20,11 @@ class Budget:
 
     def __init__(self) -> None:
         self._left: dict[str, tuple[int, int]] = {}
-        """What was left, in nanoseconds' worth of lines, and when."""
+        """By peer: the tokens left, as nanoseconds, and when that was."""
         self._untold: dict[str, int] = {}
 
     def spend(self, peer: str, now_ns: int) -> str | None:
-        """What to add to the next line of a peer; None where it is not to be told."""
+        """What to append to the next line about a peer; None if it must not be logged."""
         left_ns, at_ns = self._left.get(peer, (BURST * PER_LINE_NS, now_ns))
         left_ns = min(left_ns + now_ns - at_ns, BURST * PER_LINE_NS)
         if left_ns < PER_LINE_NS:

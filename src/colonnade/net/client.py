@@ -1,4 +1,4 @@
-"""A passive party's way to the active one: it dials out, and dials again."""
+"""A passive party's gRPC client: it connects to the active party, and reconnects."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from colonnade.tls.keyring import Keyring
 from colonnade.tls.probe import shown_certificate
 
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
-"""Between two tries; twice as long each time, until a connection holds."""
+"""The pause between two attempts: doubled each time, reset once a connection has held."""
 STARTUP_GRACE_NS = 10_000_000_000
-"""Parties start when they like: for so long nobody need be told that the active one has not."""
+"""Parties start in any order: for this long it is not reported that the active one has not."""
 LAST_WORD_S = 1.0
-"""How long it may take to say why the active party is not listened to any more."""
+"""How long the segment that says why this party gives up may take to be written."""
 
 
 class ClientStream:
@@ -45,17 +45,15 @@ class ClientStream:
         self._end = end
 
     async def write(self, data: bytes) -> None:
-        """Hand over; waits while the other end does not read."""
         await self._call.write(data)
 
     async def read(self) -> bytes | None:
-        """The next message; None at the end."""
         data: bytes = await self._call.read()
         return None if data is self._end else data
 
 
 class Client:
-    """Keeps a connection to the active party."""
+    """Keeps a connection to the active party open."""
 
     def __init__(
         self,
@@ -69,7 +67,7 @@ class Client:
         self._grpc = secure_grpc()
         (self._active,) = world.peers
         self._said = ""
-        """What was said last of why there is no connection."""
+        """The last reported reason why there is no connection."""
         self._unheard_since_ns = world.now()
         self._keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
         self._keyring.on_change = self._on_keys_changed
@@ -85,7 +83,7 @@ class Client:
         ]
 
     async def run(self) -> None:
-        """Dial until cancelled; a connection that holds starts the pauses anew."""
+        """Connect and reconnect until cancelled."""
         backoff_s = BACKOFF_S
         while self._world.fault is None:
             held, details = await self._connect()
@@ -96,7 +94,7 @@ class Client:
             await asyncio.sleep(backoff_s)
 
     def _explain(self, details: str) -> None:
-        """Say why there is no connection, once, and give up where that will not mend itself."""
+        """Report why there is no connection, once, and give up where retrying cannot help."""
         early = self._world.now() - self._unheard_since_ns < STARTUP_GRACE_NS
         if early and NOT_LISTENING in details:
             return
@@ -104,12 +102,17 @@ class Client:
         if fault and fault != self._said:
             self._world.detector.notice(f"{self._address}: {fault}")
         self._said = fault
-        # A certificate that was exchanged after it was looked at is looked at again.
+        # With a deny-list gRPC trusts only the certificate that the probe saw. If the active party
+        # has renewed it since, the failure is not final: the next attempt probes again.
         if _is_final(details) and not self._keyring.identity.denied:
             self._world.fail(PartyError(f"{self._active} at {self._address}: {fault}"))
 
     async def _connect(self) -> tuple[bool, str]:
-        """One connection from its beginning to its end: whether it held, and what broke it."""
+        """Make one connection and serve it to its end; whether it held, and what broke it.
+
+        It held if anything came over it: a server that accepts and says nothing does not reset
+        the pauses.
+        """
         try:
             identity = await self._expected_identity()
         except OSError as error:
@@ -140,8 +143,11 @@ class Client:
         return self._world.detector.heard_of(self._active) > heard_before, details
 
     async def _expected_identity(self) -> Identity:
-        """Who this party is, and whom it accepts: with a deny-list, only the certificate that it
-        has looked at."""
+        """This party's identity, with what gRPC is to trust.
+
+        gRPC shows a client no certificate of the server. So with a deny-list, a connection of our
+        own looks at it first, and gRPC is then told to trust that certificate only.
+        """
         identity = self._keyring.identity
         if not identity.denied:
             return identity
@@ -160,13 +166,13 @@ class Client:
         self._world.fail(PartyError(f"{self._active} at {self._address}: {why}"))
 
     def _on_keys_changed(self) -> None:
-        """The deny-list may have changed: dial anew, which judges the other end."""
+        """Reconnect, because the deny-list may have changed: it is checked on connecting."""
         if self._keyring.identity.denied:
             for connection in list(self._world.connections.values()):
                 connection.closing.set()
 
     async def _refuse(self, stream: ClientStream, fault: WireError) -> None:
-        """The active party does not speak as it should: there is no going on without it."""
+        """End the program, because the active party broke the protocol, and tell it why."""
         sentence = f"{self._active} sent what is no message of ours: {fault}"
         self._world.detector.refused(self._active, sentence)
         self._world.fail(PartyError(sentence))
@@ -177,6 +183,6 @@ class Client:
 
 
 def _is_final(details: str) -> bool:
-    """Whether trying again is of no use: certificates do not mend themselves."""
+    """Whether retrying cannot help: the certificate or its name is wrong."""
     finals = ("CERTIFICATE_VERIFY_FAILED", "Peer name", "Hostname Verification Check failed")
     return any(final in details for final in finals)

@@ -1,8 +1,8 @@
-"""A party's own clock: whom it waits for, since when, and until when.
+"""The failure detector: which peer a party waits for, since when, and until when.
 
-Nobody's clock is compared with another's: a party knows when it last heard of a peer, by its own
-clock, and gives up by the timeouts of the job. What happens is told to whoever has subscribed, and
-what crosses is written into the chain of the party's ledger.
+No clock is compared with another host's: a party knows by its own when it last heard from a peer,
+and gives up by the timeouts of the job. What happens is told to the subscribers, and what crosses
+is written into the chain of the party's ledger.
 """
 
 from __future__ import annotations
@@ -38,31 +38,32 @@ from colonnade.units import NS_PER, show_seconds
 from colonnade.wire.ledger import Direction
 
 SPEAKS_AFTER_NS = 2 * NS_PER["s"]
-"""A wait shorter than this is nobody's business."""
+"""A shorter wait is not reported."""
 TOLD_TIMES = 3
-"""So many refusals of one party are told one by one; then the tenth, the hundredth, and so on."""
+"""How many refusals of one party are reported one by one; then the 10th, the 100th, and so on."""
 LATE_NS = 3 * NS_PER["s"]
-"""A look that comes later than this after the last one: this process was stopped, not the peers."""
+"""A check that comes later than this after the last one: this process was suspended, not the
+peers."""
 
 
 def wall_ns() -> int:
-    """The time of day: for people and for a party's own records, never compared with others'."""
+    """The wall clock: for people and for a party's own records, never compared with others'."""
     return time.time_ns()
 
 
 def new_incarnation() -> int:
-    """A number for this start of a party's process, unlike any other."""
+    """A random number that identifies this start of a party's process."""
     return int.from_bytes(os.urandom(7), "little")
 
 
 def new_generation() -> int:
-    """The first generation of an active party's process, unlike that of any other."""
+    """A random first generation for this start of an active party's process."""
     return 1 + int.from_bytes(os.urandom(7), "little") % FIRST_MAX
 
 
 @contextmanager
 def alarm(event: asyncio.Event, in_ns: int | None) -> Iterator[None]:
-    """Inside, whoever waits for the event is woken after this time; None: is not."""
+    """Inside, set the event after this time; None: do not."""
     if in_ns is None:
         yield
         return
@@ -70,11 +71,13 @@ def alarm(event: asyncio.Event, in_ns: int | None) -> Iterator[None]:
     try:
         yield
     finally:
+        # A wait that ended early must leave no timer behind: it would hold the event until it is
+        # due, and wake a later wait for nothing.
         handle.cancel()
 
 
 class FailureDetector:
-    """The clock, and what it says of the peers."""
+    """A party's clock, and which peers are connected, silent or awaited by it."""
 
     def __init__(
         self,
@@ -86,30 +89,34 @@ class FailureDetector:
     ) -> None:
         self.me = me
         self.begun_ns = 0
-        """When the training began, by this clock: how long somebody was awaited before says nothing
-        of it."""
+        """When the training began, by this clock; the wait for all parties before it is no part of
+        it."""
         self._subscribers = subscribers
         self.finish_ns = timeouts.ns("finish")
         self.judges = True
-        """Whether it is this party's to say who keeps all from going on: the active party's, which
-        awaits the others. A passive party sees only that the active one does not answer."""
+        """Whether this party can tell who stalls the job. The active party can, since it awaits the
+        others; a passive party sees only that the active one does not answer."""
         self.refusals: dict[str, int] = {}
         """How often each party was refused."""
         self._timeouts = timeouts
         self._chain = chain
         self._one_at_a_time = Lock()
-        """A checkpoint is noted in the compute thread, while a peer may say that it leaves."""
+        """For the chain: a checkpoint is recorded in the compute thread, while the event loop may
+        record something else."""
         self._zero_ns = time.monotonic_ns() - elapsed_ns
         self._heard: dict[str, int] = {}
+        """When something last came from each peer."""
         self._connected: dict[str, int] = {}
-        """Since when there has been a connection; nothing may have been heard over it yet."""
+        """When each peer's newest connection was made; nothing may have come over it yet."""
         self._gone: dict[str, str] = {}
-        """Who is not connected, and why."""
+        """Why each peer that is not connected is not."""
         self._budget = Budget()
         self._wait: tuple[int, Callable[[], str], bool] | None = None
+        """Since when the program has waited, for what, and whether for parties to join."""
         self._awaited: dict[str, int] = {}
-        """Since when each has been waited for, whatever came from others meanwhile."""
+        """Since when each peer has been awaited, whatever came from others meanwhile."""
         self._spoke = False
+        """The present wait was reported, so its end is reported too."""
         self._looked_ns = self.now()
 
     def now(self) -> int:
@@ -117,7 +124,7 @@ class FailureDetector:
         return time.monotonic_ns() - self._zero_ns
 
     def message(self, way: Direction, peer: str, kind: str, round: int, size: int) -> None:
-        """A message was received, or is about to be sent."""
+        """Record a message that was received, or is about to be sent."""
         if way == "received":
             self.arrived(peer)
         if self._chain is not None:
@@ -125,7 +132,7 @@ class FailureDetector:
                 self._chain.message(wall_ns(), way, peer, kind, round, size)
 
     def tell(self, event: Event) -> None:
-        """Write into the ledger what belongs there, then tell whoever has subscribed."""
+        """Record an event in the ledger where it belongs there, then tell the subscribers."""
         sentence = event.sentence()
         if event.recorded and self._chain is not None and sentence is not None:
             kept = event.round if isinstance(event, Saved) else None
@@ -139,70 +146,70 @@ class FailureDetector:
         return self.now() - self.begun_ns
 
     def notice(self, text: str) -> None:
-        """Tell something in words."""
+        """Tell the subscribers something in words."""
         self.tell(Notice(self.me, self.time_ns(), text))
 
     def note(self, text: str) -> None:
-        """Tell something in words that belongs into the ledger too."""
+        """Tell the subscribers something in words, and record it in the ledger."""
         self.tell(Recorded(self.me, self.time_ns(), text))
 
     def refused(self, peer: str, reason: str) -> None:
-        """A party was refused: counted always, told as long as it is news."""
+        """Count a refusal, and report it unless many of the same party were."""
         times = self.refusals[peer] = self.refusals.get(peer, 0) + 1
         if times <= TOLD_TIMES or str(times).strip("0") == "1":
             self.tell(Refused(self.me, self.time_ns(), peer, reason, times))
 
     def _tell_of(self, peer: str, kind: Callable[..., Event], *said: str) -> None:
-        """Tell what a peer does, as long as that is not too often."""
+        """Tell an event that a peer causes, within that peer's budget."""
         more = self._budget.spend(peer, self.now())
         if more is not None:
             self.tell(kind(self.me, self.time_ns(), peer, *said, more=more))
 
     def arrived(self, peer: str) -> None:
-        """What was awaited of a peer has come, or a part of it."""
+        """Note that what was awaited from a peer has come, or a part of it."""
         self._awaited.pop(peer, None)
 
     def heard(self, peer: str) -> None:
-        """Something came from a peer."""
+        """Note that a segment came from a peer."""
         self._heard[peer] = self.now()
 
     def heard_of(self, peer: str) -> int:
-        """When something last came from a peer; -1 for never."""
+        """When a segment last came from a peer; -1 for never."""
         return self._heard.get(peer, -1)
 
     def connected(self, peer: str) -> None:
-        """A connection to a peer was made."""
+        """Note a new connection to a peer."""
         self._gone.pop(peer, None)
         self._connected[peer] = self.now()
         self._tell_of(peer, Connected)
 
     def lost(self, peer: str) -> None:
-        """The connection to a peer is gone; of one who has left nothing else was expected."""
+        """Note a lost connection, unless the peer is known to be gone already."""
         if peer not in self._gone:
             self._gone[peer] = "the connection is lost"
             self._tell_of(peer, Disconnected)
 
     def broke(self, peer: str, cause: str) -> None:
-        """The connection to a peer cannot be written to any more."""
+        """Report that writing to a peer failed."""
         self._tell_of(peer, Disconnected, cause)
 
     def left(self, peer: str, reason: str) -> None:
-        """A peer stopped as planned."""
+        """Note that a peer stopped as planned."""
         self._gone[peer] = f"it left: {reason}"
         self._tell_of(peer, PeerLeft, reason)
 
     def failed(self, peer: str, reason: str) -> None:
-        """A peer failed before anything depended on it."""
+        """Report that a peer failed before the parties had agreed on the job."""
         self._tell_of(peer, PeerFailed, reason)
 
     def silent(self, peer: str) -> bool:
-        """Whether nothing was heard of a peer for so long that its connection is given up."""
+        """Whether a peer has been silent for so long that its connection is given up."""
         last_ns = max(self._heard.get(peer, 0), self._connected.get(peer, 0))
         return self.now() - last_ns > self._timeouts.ns("silence")
 
     @contextmanager
     def waiting(self, what: Callable[[], str], joining: bool = False) -> Iterator[None]:
-        """Inside, the party waits; `what` begins with the peers it waits for, and a colon."""
+        """Inside, the party waits for `what`, which begins with the awaited peers and a colon."""
         self._wait = (self.now(), what, joining)
         try:
             yield
@@ -213,9 +220,13 @@ class FailureDetector:
                 self.tell(Waiting(self.me, self.time_ns(), None))
 
     def check(self, peers: Sequence[str]) -> AbsentError | None:
-        """Called every now and then: say what is waited for, and give up when it is time."""
+        """Report what is waited for, and return an error when it is time to give up.
+
+        Called with every heartbeat.
+        """
         now_ns = self.now()
         gap_ns, self._looked_ns = now_ns - self._looked_ns, now_ns
+        # While this process was suspended nobody could be heard: that time counts against nobody.
         if gap_ns > LATE_NS:
             self._heard = {peer: at_ns + gap_ns for peer, at_ns in self._heard.items()}
             self._awaited = {peer: at_ns + gap_ns for peer, at_ns in self._awaited.items()}
@@ -227,6 +238,7 @@ class FailureDetector:
             self._wait = (since_ns, what, joining)
         if joining and not self._heard:
             return self._judge(what(), now_ns - since_ns, "join", peers[0])
+        # A peer that is gone or silent is judged first: others may be late because of it.
         named = [name for name in what().partition(":")[0].split(", ") if name in peers]
         quietest = min(named or peers, key=lambda peer: self._heard.get(peer, since_ns))
         silent_ns = now_ns - self._heard.get(quietest, since_ns)
@@ -235,15 +247,17 @@ class FailureDetector:
             return self._judge(what(), silent_ns, "join" if never else "absence", quietest)
         if joining:
             return self._judge(what(), now_ns - since_ns, "join", quietest)
+        # Every message that comes ends a wait, so `since_ns` alone would never show a peer that
+        # sends nothing while others go on sending.
         self._awaited = {peer: self._awaited.get(peer, since_ns) for peer in named or peers}
         slowest = min(self._awaited, key=lambda peer: self._awaited[peer])
         return self._judge(what(), now_ns - self._awaited[slowest], "stall", slowest)
 
     def stall_ns(self) -> int:
-        """How long a peer that lives is waited for.
+        """How long a peer that is alive is waited for.
 
-        Whoever keeps the active party waiting keeps the passive parties waiting too, who cannot
-        see it. They give the active party the time that it may need to find out and say so.
+        A peer that stalls the active party stalls the passive parties too, which cannot see it.
+        They wait longer, so that the active party has time to find out and name it.
         """
         own = self._timeouts.ns("stall")
         others = max(own, self._timeouts.ns("absence"), self._timeouts.ns("join"))
@@ -275,7 +289,7 @@ class FailureDetector:
 
 
 def _back_to(event: Event) -> int | None:
-    """The checkpoint from which the ledger counts on, where a party goes back to one."""
+    """The round of the checkpoint that a party goes back to, from which the ledger counts on."""
     if isinstance(event, Started) and event.again:
         return 0
     return event.round or None if isinstance(event, Resumed) else None
@@ -286,5 +300,5 @@ def _seconds(ns: int) -> int:
 
 
 def stamp() -> str:
-    """The time of day for a log, to the second."""
+    """The local time for a log, to the second."""
     return time.strftime("%Y-%m-%d %H:%M:%S")

@@ -1,6 +1,6 @@
-"""TLS between parties over gRPC, and why a connection was refused.
+"""gRPC with mutual TLS between parties, and explanations of failed connections.
 
-Both sides show a certificate and verify the other's. TLS 1.3 is the only version spoken.
+Both sides show a certificate and verify the other's, with TLS 1.3 only.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ __all__ = [
 
 VERBOSITY_VARIABLE = "GRPC_VERBOSITY"
 CONNECT_S = 5
-"""How long gRPC may try to connect before it tries anew: where it polls, it sometimes misses that
-the other end closes right after the TLS handshake."""
+"""How long an attempt of gRPC's to connect may take before it starts another: in polling mode it
+sometimes misses that the other end closes right after the TLS handshake."""
 CANCEL_S = 5
-"""How long gRPC may take to end a call that was cancelled."""
+"""How long gRPC may take to end a cancelled call."""
 ENGINE_VARIABLE = "GRPC_EXPERIMENTS"
 POLLING = "-event_engine_client,-event_engine_listener"
 """Lets gRPC poll sockets in the thread that waits for it. Its event engine, the default since
 1.80, hands every message from thread to thread: a round trip on one host takes 1.6 times as long
 (docs/network-performance.md)."""
 KNOW_POLLING = range(80, 86)
-"""The minor releases 1.x of gRPC that have both; a later one may complain of a word that it does
-not know, and earlier ones poll anyway."""
+"""The minor releases 1.x of gRPC that have both modes; a later one may complain of an option that
+it does not know, and earlier ones poll anyway."""
 SUITES_VARIABLE = "GRPC_SSL_CIPHER_SUITES"
 SUITES = "ECDHE-PSK-CHACHA20-POLY1305"
-"""The suites of TLS 1.2 that gRPC may use: one that needs a shared password, which nobody has.
+"""The TLS 1.2 cipher suites that gRPC may use: one with a pre-shared key, which nobody has.
 
-The suites of TLS 1.3 are not subject to this list. So 1.2 cannot be spoken with any certificate.
+The list does not apply to TLS 1.3, so this leaves 1.3 only.
 """
 
 _ANOTHER = (
@@ -62,7 +62,7 @@ _ANOTHER = (
     "the active party in the job"
 )
 NOT_LISTENING = "Connection refused"
-"""What gRPC says where nothing listens."""
+"""Part of gRPC's message when nothing listens at the address."""
 _CLOSED = (
     "{0}, or a relay before it, closed the connection as it began: see whether it accepts this "
     "party's certificate"
@@ -89,13 +89,13 @@ REASONS = (
     ("Connection reset", _CLOSED),
     (NOT_LISTENING, "nobody listens at the address of {0}: see whether {0} has started"),
 )
-"""Why a connection did not come about: a part of what gRPC says, and what it means."""
+"""Why a connection failed: a part of gRPC's message, and what it means. The first match counts."""
 
 
 def secure_grpc() -> Any:
-    """Import gRPC so that it speaks TLS 1.3 only, and nothing to standard error, and return it.
+    """Import gRPC so that it uses TLS 1.3 only and prints nothing to standard error; return it.
 
-    gRPC has no setting for these, but reads the environment as it is first imported.
+    gRPC has no options for these, but reads environment variables when it is first imported.
     """
     if "grpc" in sys.modules and os.environ.get(SUITES_VARIABLE) != SUITES:
         raise RequestError(
@@ -103,16 +103,16 @@ def secure_grpc() -> Any:
             f"{SUITES_VARIABLE}={SUITES} in the environment"
         )
     os.environ[SUITES_VARIABLE] = SUITES
-    # Else every handshake that fails is a line of an unknown program's on the party's terminal.
+    # Otherwise gRPC prints a line to the party's terminal for each handshake that fails.
     os.environ.setdefault(VERBOSITY_VARIABLE, "NONE")
     major, minor = map(int, version("grpcio").split(".")[:2])
     if major == 1 and minor in KNOW_POLLING:
         os.environ.setdefault(ENGINE_VARIABLE, POLLING)
     if "grpc" not in sys.modules:
-        # gRPC's threads must end before the interpreter does, or it never ends: what still holds
-        # a connection, as the traceback of an error does, is let go of before.
+        # The interpreter waits for ever for gRPC's threads while anything, such as the traceback of
+        # an error, still refers to a connection.
         atexit.register(gc.collect)
-        # A connection that breaks as gRPC ends its stream would be a traceback; we tell of it.
+        # gRPC logs a traceback when a connection breaks as its stream ends; we report it already.
         logging.getLogger("grpc._cython.cygrpc").addFilter(_not_of_a_broken_connection)
     import grpc
 
@@ -126,9 +126,9 @@ def _not_of_a_broken_connection(record: logging.LogRecord) -> bool:
 def server_credentials(
     keyring: Keyring | Identity, on_handshake: Callable[[], None] = lambda: None
 ) -> Any:
-    """Credentials with which the active party listens; a client must show a certificate.
+    """The active party's credentials; they require a certificate from each client.
 
-    `on_handshake` is called as each TLS handshake begins, in a thread of gRPC's.
+    `on_handshake` is called at the beginning of each TLS handshake, in a thread of gRPC's.
     """
     grpc = secure_grpc()
     keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
@@ -140,7 +140,7 @@ def server_credentials(
         )
 
     def other_certificate() -> Any:
-        """gRPC asks before each handshake whether there is another certificate; None says no."""
+        """Called by gRPC before each handshake: a new configuration, or None for no change."""
         on_handshake()
         if keyring.identity is shown[0]:
             return None
@@ -153,7 +153,7 @@ def server_credentials(
 
 
 def channel_credentials(identity: Identity) -> Any:
-    """Credentials with which a passive party dials."""
+    """A passive party's credentials."""
     return secure_grpc().ssl_channel_credentials(
         root_certificates=identity.authority,
         private_key=identity.key,
@@ -162,9 +162,9 @@ def channel_credentials(identity: Identity) -> Any:
 
 
 async def cancel_call(call: Any) -> None:
-    """End a call, and wait until gRPC has nothing more to report of it.
+    """Cancel a call, and wait until gRPC has nothing more to report about it.
 
-    What it reports later would find the event loop closed, or another one in its place.
+    A later report would find the event loop closed, or replaced by another.
     """
     call.cancel()
     ended = asyncio.ensure_future(call.code())
@@ -178,12 +178,11 @@ async def cancel_call(call: Any) -> None:
 
 
 def channel_options(active: str, server_name: str | None = None) -> list[tuple[str, str | int]]:
-    """Options of a channel: which name the active party's certificate must have, and how long a
-    try may take.
+    """Channel options: the name in the active party's certificate, and the time for an attempt.
 
-    The name does not depend on the address that is dialled, so IP addresses, forwarded ports and
-    relays work. `server_name` is a DNS name in the active party's certificate, where that is of a
-    company's own authority.
+    The name does not depend on the address, so IP addresses, forwarded ports and relays work.
+    `server_name` is a DNS name in the active party's certificate, where that comes from a
+    company's own CA.
 
     >>> channel_options("bank")[0]
     ('grpc.ssl_target_name_override', 'bank.colonnade.internal')
@@ -195,7 +194,7 @@ def channel_options(active: str, server_name: str | None = None) -> list[tuple[s
 
 
 def peer_certificate(auth_context: Mapping[str, Iterable[bytes]]) -> bytes | None:
-    """The certificate that a client has shown and gRPC has verified, for `party_of`.
+    """The client's certificate, which gRPC has verified, for `party_of`.
 
     >>> peer_certificate({"x509_pem_cert": [b"-----BEGIN"]})
     b'-----BEGIN'
@@ -204,14 +203,14 @@ def peer_certificate(auth_context: Mapping[str, Iterable[bytes]]) -> bytes | Non
 
 
 def holder(pem: bytes | None) -> str:
-    """Whom a certificate names, for a sentence about it; nothing in it is printed as it is."""
+    """Whom a certificate names, fit to be printed: control characters in it are replaced."""
     named = [] if pem is None else names_of(pem)
     text = ", ".join(dict.fromkeys(named)) or "nobody"
     return "".join(letter if letter.isprintable() else " " for letter in text[:100])
 
 
 def explain(details: str, active: str) -> str:
-    """Say in a sentence why dialling the active party failed, from what gRPC says of it.
+    """Say in a sentence why connecting to the active party failed, from gRPC's message.
 
     >>> explain("failed to connect to all addresses; ... Connection refused", "bank")
     'nobody listens at the address of bank: see whether bank has started'

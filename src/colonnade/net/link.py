@@ -1,4 +1,4 @@
-"""One connection to a peer: what goes out first, and what an emulated line makes of it."""
+"""One connection to a peer: the order in which segments are sent, and the emulation of a link."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from colonnade.units import NS_PER, duration_ns, rate_bits
 
 
 class Stream(Protocol):
-    """A connection of ordered, reliable messages; gRPC's, at either end."""
+    """An ordered, reliable stream of byte strings: either end of a gRPC stream."""
 
     async def write(self, data: bytes) -> None:
-        """Hand over; waits while the other end does not read."""
+        """Send; waits while the other end does not read."""
         ...
 
     async def read(self) -> bytes | None:
-        """The next message; None at the end."""
+        """The next byte string; None at the end."""
         ...
 
 
 @dataclass(frozen=True)
 class Emulation:
-    """A line that is slower than the true one: for demonstrations and tests on one machine."""
+    """A link slower than the real one: for demonstrations and tests on one machine."""
 
     latency_ns: int = 0
     """One-way."""
@@ -35,7 +35,7 @@ class Emulation:
 
     @classmethod
     def parse(cls, text: str) -> Emulation:
-        """The line that `--emulate` describes.
+        """The link that `--emulate` describes.
 
         >>> Emulation.parse("latency=50ms,rate=300mbit")
         Emulation(latency_ns=50000000, rate_bits=300000000)
@@ -56,25 +56,29 @@ class Emulation:
 
 
 class Connection:
-    """What leaves over one connection: urgent segments first, then the session's, one at a time,
-    so that nothing urgent waits for longer than one segment."""
+    """One connection and its writer.
+
+    Urgent segments are sent first, then the session's. Each is taken when it is written, so an
+    urgent one waits for one other at most.
+    """
 
     def __init__(self, stream: Stream, session: Session | None, emulation: Emulation | None):
         self.stream = stream
         self.session = session
         self.written_bytes = 0
         self.closing = asyncio.Event()
-        """Whoever sets it ends the connection."""
+        """Setting it closes the connection."""
         self.said_last = False
-        """The peer has said why it goes; it says so once."""
+        """The peer has sent its REFUSE, FAIL or LEAVE; it may send one."""
         self.paused = False
-        """The reader of the connection waits for room: the peer is not silent, it is not heard."""
+        """The reader waits for room in the inbox, so the peer is not read from, and not silent."""
         self.incarnation: int | None = None
-        """The process of the passive party at the other end, once it has joined."""
+        """The incarnation of the passive party at the other end, once it has joined."""
         self.refusal: str | None = None
-        """Why the peer is refused, in mid-connection."""
+        """Why the connection is refused after it was admitted."""
         self._urgent: dict[int, Segment] = {}
-        """The newest of each kind: whoever sends and does not read is not answered one by one."""
+        """The newest of each kind only, so that a peer that sends and never reads cannot make the
+        answers pile up."""
         self._wakeup = asyncio.Event()
         self._emulation = emulation
         self._in_flight: deque[tuple[int, bytes]] = deque()
@@ -82,27 +86,27 @@ class Connection:
         self._free_ns = 0
 
     def retire(self) -> None:
-        """Send nothing more: another connection has taken the place of this one."""
+        """Close the connection without sending anything more from the session."""
         self.session = None
         self.closing.set()
         self._wakeup.set()
 
     def refuse(self, why: str) -> None:
-        """End the connection, and let the peer know why."""
+        """Close the connection, and let the server tell the peer why."""
         self.refusal = why
         self.retire()
 
     def send_urgent(self, segment: Segment) -> None:
-        """Send this before anything else; it takes the place of an earlier one of its kind."""
+        """Send a segment before anything else, in place of an unsent one of its kind."""
         self._urgent[segment.kind] = segment
         self._wakeup.set()
 
     def wake(self) -> None:
-        """There is something to send."""
+        """Let the writer look for something to send."""
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Write until the connection is over, or ends."""
+        """Write segments until the connection is closing, or breaks."""
         if self._emulation is None:
             await self._pump()
             return
@@ -131,14 +135,14 @@ class Connection:
         return None if self.session is None else self.session.next()
 
     async def _delay(self, data: bytes, emulation: Emulation) -> None:
-        """Wait until the emulated line has taken the data; it comes out at its end later."""
+        """Wait while the emulated link transmits the data; it arrives one latency later."""
         now_ns = time.monotonic_ns()
         self._free_ns = max(now_ns, self._free_ns)
         if emulation.rate_bits is not None:
             self._free_ns += len(data) * 8 * NS_PER["s"] // emulation.rate_bits
         self._in_flight.append((self._free_ns + emulation.latency_ns, data))
         self._filled.set()
-        # Short waits are left to add up: a sleep takes a millisecond longer than it should.
+        # Short waits are left to add up, because a sleep may last a millisecond too long.
         if self._free_ns - now_ns > 2 * NS_PER["ms"]:
             await asyncio.sleep((self._free_ns - now_ns) / NS_PER["s"])
 

@@ -1,6 +1,6 @@
-"""Which proxy a party dials through, from `HTTPS_PROXY` and `NO_PROXY`, as options of gRPC.
+"""The proxy of a connection, from `HTTPS_PROXY` and `NO_PROXY`, as gRPC options.
 
-gRPC would look at other variables too (`http_proxy`, `grpc_proxy`); here it is always told.
+gRPC would also read other variables (`http_proxy`, `grpc_proxy`), so it is always told.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ THIS_HOST = ("localhost", "127.0.0.0/8", "::1/128")
 
 
 def proxy_option(target: str, environ: Mapping[str, str]) -> list[tuple[str, str | int]]:
-    """Options of a channel to `host:port`: the HTTP proxy to go through, or none at all.
+    """Options of a channel to `host:port`: the HTTP proxy to use, or none.
 
-    The lower-case variables win over the upper-case ones. `NO_PROXY` lists hosts, domains, IP
-    addresses and networks, separated by commas; `*` is all. No proxy is asked for this host.
+    Lower-case variables take precedence over upper-case ones. `NO_PROXY` lists hosts, domains, IP
+    addresses and networks, separated by commas; `*` is all. This host never needs a proxy.
 
     >>> proxy_option("bank.example:7443", {"HTTPS_PROXY": "http://proxy.example:3128"})
     [('grpc.http_proxy', 'http://proxy.example:3128')]
@@ -51,7 +51,7 @@ def _host_and_port(target: str) -> tuple[str, int | None]:
 
 
 def _covers(entry: str, host: str, port: int | None) -> bool:
-    """Whether an entry of `NO_PROXY`, with or without a port, is about a host."""
+    """Whether an entry of `NO_PROXY`, with or without a port, matches a host."""
     with_port = re.fullmatch(r"(\[.*\]|[^:]*):(\d+)", entry)
     if with_port:
         if int(with_port[2]) != port:
@@ -71,7 +71,7 @@ def _covers(entry: str, host: str, port: int | None) -> bool:
 
 
 def _read_proxy(text: str) -> str:
-    """The proxy's URL as gRPC wants it; what is refused is not repeated, it may have a password."""
+    """The proxy's URL in gRPC's form; an error does not quote it, since it may have a password."""
     text = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(text)

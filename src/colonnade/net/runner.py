@@ -1,4 +1,4 @@
-"""One party's run over the network: its connections, its heartbeat, its program, its last word."""
+"""Runs one party over its connections: endpoint, heartbeat and program, to a proper end."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ T = TypeVar("T")
 
 
 class Endpoint(Protocol):
-    """How a party is connected: it listens, or it dials."""
+    """What keeps a party connected: the server of the active one, the client of a passive one."""
 
     async def run(self) -> None:
-        """Keep the connections until cancelled."""
+        """Keep the connections open until cancelled."""
         ...
 
 
 async def run_party(world: NetworkWorld, endpoint: Endpoint, program: Coroutine[Any, Any, T]) -> T:
-    """Run a program to its end; whoever depends on it is told how it ended."""
+    """Run a program to its end, and tell the peers when it ends early, and why."""
     background = [asyncio.ensure_future(world.heartbeat()), asyncio.ensure_future(endpoint.run())]
     working = asyncio.ensure_future(program)
     try:
+        # An error of the endpoint or the heartbeat must end the program too.
         await asyncio.wait([working, *background], return_when=asyncio.FIRST_COMPLETED)
         for task in background:
             if task.done() and not task.cancelled() and task.exception() is not None:
@@ -52,28 +53,28 @@ async def run_party(world: NetworkWorld, endpoint: Endpoint, program: Coroutine[
         await world.announce(Kind.FAIL, error.for_peers())
         raise
     except Exception as error:
-        # Its words may show what is nobody else's business.
+        # Only the type is sent: the text of an unexpected error may contain private data.
         await world.announce(Kind.FAIL, f"{type(error).__name__} in its own program")
         raise
     finally:
         others: list[asyncio.Future[Any]] = [working, *background]
         for other in others:
             other.cancel()
-        # Whatever one of them ends with, all have ended: nothing of this run is left behind.
+        # Wait for all of them, whatever they end with: no task may outlive the run.
         await asyncio.gather(*others, return_exceptions=True)
         world.close()
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a party listens, or what it dials."""
+    """Where the active party listens, or a passive one connects to."""
 
     listen: str | None = None
     connect: str | None = None
     server_name: str | None = None
-    """The name in the active party's certificate, where it is not our own authority's."""
+    """The name in the active party's certificate, where that comes from a company's own CA."""
     names: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Which names in certificates stand for which party, where they are not our own authority's."""
+    """By party, the names in its certificate, where that comes from a company's own CA."""
 
 
 def run_connected(
@@ -82,7 +83,7 @@ def run_connected(
     keyring: Keyring | Identity,
     program: Callable[[], Coroutine[Any, Any, T]],
 ) -> T:
-    """Connect, run the program to its end, and disconnect; Ctrl-C asks it to stop as planned."""
+    """Connect, run the program to its end, and disconnect; Ctrl-C asks it to stop in order."""
 
     async def whole() -> T:
         loop = asyncio.get_running_loop()
@@ -103,7 +104,7 @@ STOPS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "colonnade stop"}
 
 
 def _stop(world: NetworkWorld, number: signal.Signals, text: str) -> None:
-    """The first time, ask; the second time, end at once."""
+    """Ask the party to stop; at the second signal, let it end the process at once."""
     if world.stopping is not None:
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)

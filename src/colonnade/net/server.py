@@ -1,4 +1,4 @@
-"""The active party's end: a gRPC server that lets in whom the job names, and nobody else."""
+"""The active party's gRPC server: it admits the passive parties of the job, and nobody else."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ from colonnade.tls.keyring import Keyring
 
 SERVICE, METHOD = "colonnade.Wire", "Stream"
 JOIN_S = 10
-"""How long a connection may stay silent before it has said who it is."""
+"""How long a stream may take to send JOIN."""
 HANDSHAKE_S = 5
-"""How long after it began a connection that has called nobody counts as a handshake that failed."""
+"""A connection on which no call was made for this long after it began is a failed handshake."""
 SIGN_OF_LIFE_S = 3 * HEARTBEAT_S
-"""How long a connection has to show that it lives, when another process of its name comes."""
+"""How long a party's connection has to show that it is alive when another process joins as it."""
 STREAMS_PER_CONNECTION, STREAMS_PER_PARTY = 4, 4
-"""How many streams may be open at once. A party needs one, and another as it dials again; what
+"""How many streams may be open at once. A party needs one, and a second while it reconnects; what
 one party holds open takes nothing from the others."""
 CONNECTIONS_MAX = 512
-"""How many connections may be open at once, whoever is behind them: each is a file descriptor."""
+"""How many connections may be open at once, whosever they are: each takes a file descriptor."""
 DESCRIPTORS = 256
-"""So many file descriptors are left to files, whatever the connections take."""
+"""How many file descriptors are kept free of connections."""
 CALLERS_MAX = 256
-"""So many connections are known by their address; of older ones a new stream is a new caller."""
+"""How many connections are remembered by their address. A new stream on an older one counts as a
+new connection."""
 STRANGER = "a stranger"
 NOT_A_PARTY = "is of no passive party of this job: use the certificate of one of them"
-"""Whose job it is, and who the parties are, is not for a stranger to hear."""
+"""Says nothing of the job or its parties, which are no stranger's business."""
 DRAIN_S, DRAIN_MAX = 1.0, 1000
-"""How long, and for how many segments, whoever was refused is still listened to."""
+"""For how long, and for how many segments, a refused stream is still read."""
 GRACE_S = 0.2
-"""How long what was said last may take to leave, when nobody listens any more."""
+"""How long calls in progress may take to end when the server stops."""
 OPTIONS = [
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -50,13 +51,13 @@ OPTIONS = [
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", 1 << 20),
 ]
-"""Both ends ask each other for a sign of life; firewalls forget connections on which none comes."""
+"""Keepalive pings in both directions: firewalls drop connections on which nothing moves."""
 HANDSHAKE_MAX_S, IDLE_MAX_S = 10, 10
-"""How long a connection may take to show its certificate, and then to call somebody."""
+"""How long a connection may take for the TLS handshake, and then to make a call."""
 
 
 def server_options(connections: int) -> list[tuple[str, int]]:
-    """What gRPC is told of a server that takes so many connections at once."""
+    """The gRPC options of a server that accepts so many connections at once."""
     return [
         *OPTIONS,
         ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
@@ -68,8 +69,10 @@ def server_options(connections: int) -> list[tuple[str, int]]:
 
 
 def spare_connections() -> int:
-    """How many connections leave enough file descriptors for everything else; the process is
-    allowed more of them, where it can be."""
+    """How many connections leave enough file descriptors for everything else.
+
+    Raises the soft limit on file descriptors first, as far as the hard limit allows.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS_MAX + 2 * DESCRIPTORS
     if 0 <= soft < wanted:
@@ -86,32 +89,30 @@ class ServerStream:
         self._aio = grpc.aio
         self._gone = (grpc.aio.UsageError, grpc.aio.InternalError)
         self._writing = False
-        """A write is under way, or was given up: gRPC takes no other."""
+        """A write is in progress, or was cancelled: gRPC accepts no other."""
 
     async def write(self, data: bytes) -> None:
-        """Hand over; waits while the other end does not read."""
         self._writing = True
         await self._context.write(data)
         self._writing = False
 
     async def read(self) -> bytes | None:
-        """The next message; None at the end."""
         try:
             data: bytes = await self._context.read()
         except self._gone:
-            # The other end is gone in the midst of a read.
+            # The other end disconnected during the read.
             return None
         return None if data is self._aio.EOF else data
 
     async def refuse(self, why: str) -> None:
-        """Say why this is the end, if anybody still hears it."""
+        """Send a REFUSE segment, if the stream can still be written to."""
         if self._writing:
             return
         with suppress(*self._gone):
             await self.write(Segment(Kind.REFUSE, data=why.encode()[:2000]).encode())
 
     async def drain(self) -> None:
-        """Take what still comes, for a while: gRPC never frees a stream with anything unread."""
+        """Read what still comes, for a while: gRPC never frees a stream with unread messages."""
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 for _ in range(DRAIN_MAX):
@@ -120,7 +121,7 @@ class ServerStream:
 
 
 class Server:
-    """Listens for passive parties."""
+    """Accepts the connections of the passive parties."""
 
     def __init__(
         self,
@@ -132,16 +133,16 @@ class Server:
         self._grpc = secure_grpc()
         self._names = dict.fromkeys(world.peers, ()) | dict(names or {})
         self._handshakes: deque[float] = deque()
-        """When the connections began on which nothing was called yet, oldest first."""
+        """When each TLS handshake began that has led to no call yet, oldest first."""
         self._callers: dict[str, None] = {}
-        """The addresses of the connections on which something was, oldest first."""
+        """The addresses of the connections on which a call was made, oldest first."""
         self._streams: Counter[str] = Counter()
-        """How many are open, by party."""
+        """How many streams each party has open."""
         self._server = self._grpc.aio.server(options=server_options(spare_connections()))
         self._keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
         self._keyring.on_change = self._drop_denied
         self._shown: dict[str, bytes] = {}
-        """The certificate that each party has shown last."""
+        """The certificate of each party's newest connection."""
         self._credentials = server_credentials(self._keyring, self._handshake_began)
         handler = self._grpc.stream_stream_rpc_method_handler(self._handle)
         self._server.add_generic_rpc_handlers(
@@ -149,8 +150,8 @@ class Server:
         )
 
     async def open(self, address: str) -> int:
-        """Listen at an address such as `:7443` or `127.0.0.1:0`; the port."""
-        # Not every machine has IPv6.
+        """Listen at an address such as `:7443` or `127.0.0.1:0`; return the port."""
+        # `[::]` covers IPv4 too, but not every machine has IPv6.
         places = [f"[::]{address}", f"0.0.0.0{address}"] if address.startswith(":") else [address]
         for place in places:
             with suppress(RuntimeError):
@@ -164,23 +165,27 @@ class Server:
         )
 
     async def run(self) -> None:
-        """Listen until cancelled."""
+        """Serve until cancelled."""
         try:
             while True:
                 await asyncio.sleep(HEARTBEAT_S)
                 self._report_failed_handshakes()
         finally:
-            # Else gRPC cancels what is under way, and prints where it was.
+            # The handlers end by themselves first: gRPC prints a traceback for each it cancels.
             for connection in list(self._world.connections.values()):
                 connection.retire()
             await self._server.stop(GRACE_S)
 
     def _handshake_began(self) -> None:
-        """A TLS handshake begins; called by gRPC, in a thread of its own."""
+        """Note a TLS handshake; gRPC calls this in a thread of its own, so it only appends."""
         self._handshakes.append(time.monotonic())
 
     def _call_began(self, address: str) -> None:
-        """A connection is through its handshake, and somebody calls on it."""
+        """Note a call: the first one on a connection completes a handshake.
+
+        gRPC does not say which handshake was whose. Since only their number matters, a call
+        completes the oldest.
+        """
         if address in self._callers:
             return
         self._callers[address] = None
@@ -190,7 +195,7 @@ class Server:
             self._handshakes.popleft()
 
     def _report_failed_handshakes(self) -> None:
-        """Count the handshakes that came to nothing; gRPC tells of them in no other way."""
+        """Count the handshakes that led to no call; gRPC does not report those that fail."""
         while self._handshakes and self._handshakes[0] < time.monotonic() - HANDSHAKE_S:
             self._handshakes.popleft()
             self._world.detector.refused(
@@ -204,7 +209,8 @@ class Server:
         party = None if certificate is None else party_of(certificate, self._names)
         who = party or f"the certificate of {holder(certificate)}"
         if self._streams[who] >= STREAMS_PER_PARTY:
-            # Nothing is awaited of whoever has so many; not even that it hears why.
+            # Refused before anything is awaited, even the write of a REFUSE segment: otherwise
+            # streams over the limit could be held open by not reading.
             fault = f"it has {STREAMS_PER_PARTY} streams open already"
             self._world.detector.refused(who, fault)
             context.set_code(self._grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -232,7 +238,7 @@ class Server:
             raise WireError("its certificate is on the deny-list (tls.deny): it needs a new one")
 
     def _drop_denied(self) -> None:
-        """The deny-list may have changed: end the connections of whoever is on it now."""
+        """Close the connections whose certificates are on the deny-list now."""
         for party, connection in list(self._world.connections.items()):
             try:
                 self._check_denied(self._shown[party])
@@ -258,14 +264,18 @@ class Server:
         return first
 
     async def _admit(self, party: str, first: Segment) -> None:
-        """A party is connected once. Its own new connection takes the place of the old one; that
-        of another process does only if the old one is dead."""
+        """Let a party's stream replace its old one, or raise a `WireError`.
+
+        The same process may always reconnect. Another process may only if the old connection is
+        dead: it could be a second start by mistake, which would take the job from the first.
+        """
         world = self._world
         before_ns, old = world.detector.heard_of(party), world.connections.get(party)
         until = time.monotonic() + SIGN_OF_LIFE_S
         while old is not None and world.connections.get(party) is old:
             if world.roster.peers[party].incarnation == first.number:
                 return
+            # A paused connection is not read from, so that nothing is heard proves nothing.
             if world.detector.heard_of(party) > before_ns or old.paused:
                 raise WireError(
                     f"{party} is connected already, from another process: end that one, or this one"

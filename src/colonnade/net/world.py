@@ -1,8 +1,8 @@
 """The network world: one party in this process, its peers over connections that may break.
 
-Everything runs in one asyncio loop. The party's program waits in `receive` and `send`; the
-switchboard moves segments between it and the connections; heavy work runs in the one compute
-thread, so that sending and receiving go on meanwhile.
+Everything runs in one asyncio loop. The party's program waits in `receive` and `send`;
+`Connections` moves segments between it and the peers; heavy work runs in the compute thread, so
+that sending and receiving go on meanwhile.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from colonnade.wire.messages import Message
 T = TypeVar("T")
 
 POLL_S, DRAIN_NS = 0.01, 5_000_000_000
-"""When a party stops: how often it looks whether all has arrived, and for how long."""
+"""When a party stops: how often it checks that everything is acknowledged, and for how long."""
 YIELD_AFTER_NS = 300_000
-"""How long short work may go on before the connections have a turn."""
+"""How long inline work may keep the event loop before the connections get a turn."""
 
 
 class NetworkWorld(Connections):
@@ -49,35 +49,34 @@ class NetworkWorld(Connections):
         policy: Policy | None = None,
         generation: int = 1,
     ) -> None:
-        """`generation` is the first that an active party gives out; see `new_generation`."""
+        """`generation` is the first one of an active party's process; see `new_generation`."""
         super().__init__(job, me, detector, incarnation, emulation, generation)
         self.ledger = Ledger()
         self.timeline = Timeline()
         self.receipt: Callable[[str], bytes] = lambda peer: b""
-        """What this party tells a peer at the end."""
+        """What this party's goodbye to a peer carries."""
         self._fresh = True
-        """Nothing was computed since all began, so there is nothing to save."""
+        """Nothing was computed since the parties began, so a stop needs no checkpoint."""
         self._gathering_since_ns: int | None = None
-        """Since when the parties have tried to begin; None when they have begun."""
+        """Since when the parties have been trying to begin; None once they agree."""
         self._policy = policy or Policy()
         self._compute_thread = ComputeThread(detector.now)
         self._yielded_ns = 0
 
     def now(self) -> int:
-        """Nanoseconds since the job began."""
         return self.detector.now()
 
     def tell(self, event: Event) -> None:
-        """Tell whoever has subscribed."""
         self.detector.tell(event)
 
     def token(self) -> str:
-        """From the operating system."""
         return token_hex(16)
 
     async def begin(self) -> None:
-        """Wait until the link to everybody is open in the newest generation."""
+        """Wait until there is a session with every peer in the newest generation."""
         self._fresh = True
+        # `agree` resets this. Parties that begin again and again without ever agreeing, because one
+        # of them crashes each time, would otherwise never come to an end.
         if self._gathering_since_ns is None:
             self._gathering_since_ns = self.detector.now()
         elif self.detector.now() - self._gathering_since_ns > self.detector.stall_ns():
@@ -99,14 +98,21 @@ class NetworkWorld(Connections):
         return f"{', '.join(missing)}: to join"
 
     async def _wait_for_change(self, check: bool = True) -> None:
-        """Wait for anything new."""
+        """Wait until anything happens, and raise what the program has to know.
+
+        Between the caller's condition and `clear` nothing is awaited, so no event is lost.
+        """
         self._check(check)
         self.changed.clear()
         await self.changed.wait()
         self._check(check)
 
     def _check(self, regroups: bool = True) -> None:
-        """Raise what the program has to know before anything else."""
+        """Raise what the program has to know before anything else.
+
+        A stop is raised here only where nothing needs saving; otherwise the program itself looks
+        at `stopping`, and stops at a barrier.
+        """
         if self.fault is not None:
             raise self.fault
         if regroups and self.regroup_reason is not None:
@@ -115,21 +121,21 @@ class NetworkWorld(Connections):
             raise StoppedError(f"stopped as planned before a round was begun: {self.stopping}")
 
     async def send(self, to: str, message: Message) -> None:
-        """Encode, note, and hand to the session; wait while it keeps too much."""
         kind = type(message)
         if (refusal := self._policy.refuse(kind.__name__)) is not None:
             raise PartyError(refusal)
         frame = self.codec.encode(message)
         session = await self._room_for(to, len(frame))
-        # The line comes first: a line without a frame, after a crash, is the smaller evil.
+        # The ledger comes first: after a crash, an entry without a message is a smaller evil than a
+        # message without an entry.
         self.detector.message("sent", to, kind.__name__, getattr(message, "round", -1), len(frame))
         self.ledger.count(to, "sent", kind, len(frame))
         self._put(to, session, frame)
-        # The writer's turn: whatever the program does next may take long.
+        # Let the writer send it now: whatever the program does next may take long.
         await self._yield_to_io()
 
     async def _room_for(self, to: str, size: int) -> Session:
-        """The session to a peer, once it can take so much."""
+        """The session with a peer, once a frame of this size may be queued."""
         self._check()
         session = self._session(to)
         if not session.has_room(size, self.limits):
@@ -142,6 +148,8 @@ class NetworkWorld(Connections):
             connection.wake()
 
     async def _wait_for_room(self, session: Session, to: str, size: int) -> None:
+        # Paused readers go on, up to `OVERFLOW` times the bound: the peer may be blocked in a send
+        # to this party, until its messages are read and acknowledged here.
         self.blocked = True
         self.room.set()
         try:
@@ -160,7 +168,6 @@ class NetworkWorld(Connections):
     async def receive(
         self, until: int | None = None, waiting_for: Callable[[], str] | None = None
     ) -> tuple[str, Message] | None:
-        """Take the next message, or wait for one."""
         self._check()
         if not self.inbox:
             began_ns = self.now()
@@ -186,21 +193,18 @@ class NetworkWorld(Connections):
         return sender, message
 
     def refused(self, peer: str, reason: str) -> None:
-        """A party does not fit the job and was told so; it may come again."""
         self.detector.refused(peer, reason)
 
     def agree(self) -> None:
-        """From here on a party that fails ends the job."""
         self.agreed = True
         self._gathering_since_ns = None
 
     def expel(self, breach: BreachError) -> None:
-        """Refuse a passive party and begin again; a passive party cannot go on without the other.
-
-        The server counts whom it turns out."""
+        # A connection that is refused ends with a `WireError` in the server, which counts it.
         connection = self.connections.get(breach.peer)
         if connection is None or not self.leads:
             self.detector.refused(breach.peer, str(breach))
+        # A passive party cannot go on without the active one.
         if not self.leads:
             raise breach
         if connection is not None:
@@ -208,15 +212,14 @@ class NetworkWorld(Connections):
         self.roster.expel(breach.peer, f"{breach.peer} was refused")
 
     def pending(self) -> int:
-        """Messages that are here, or the news that all begin again, or end."""
+        # What `receive` would raise at once counts too.
         return len(self.inbox) + (self.regroup_reason is not None) + (self.fault is not None)
 
     async def sleep(self, ns: int) -> None:
-        """Let time pass."""
         await asyncio.sleep(ns / 1e9)
 
     async def compute(self, work: Callable[[], T], kind: Work) -> T:
-        """Do the work in the compute thread; what has always been short of late at once."""
+        """Run the work in the compute thread, or inline where work of its kind has been short."""
         self._fresh = self._fresh and kind in UNCHARGED
         began_ns = self.now()
         if self._compute_thread.is_short(kind):
@@ -229,17 +232,20 @@ class NetworkWorld(Connections):
         return result
 
     async def _yield_to_io(self) -> None:
-        """Let the readers and writers have a turn."""
+        """Give the readers and writers a turn."""
         await asyncio.sleep(0)
         self._yielded_ns = self.now()
 
     @contextmanager
     def off_clock(self, in_order: bool = False) -> Iterator[None]:
-        """Over the network everything takes the time it takes, and comes in order."""
+        # Over the network everything takes the time it takes, and arrives in order.
         yield
 
     async def part(self, settled: Callable[[], None]) -> None:
-        """Passive parties say goodbye and hear the active one's, which speaks when all have."""
+        """Exchange goodbyes: the passive parties first, the active one when it has all of theirs.
+
+        So a passive party that has the active party's goodbye knows that everybody is done.
+        """
         if not self.leads:
             await self._say_goodbye()
         try:
@@ -251,12 +257,15 @@ class NetworkWorld(Connections):
                 raise
             raise Over(f"{fault}; nothing was left to do but to say goodbye") from None
         settled()
+        # `ended` comes first: a passive party that crashed and comes back now is told that the job
+        # is complete, and does not make everybody begin again.
         if self.leads:
             self.ended = "the job is complete"
             await self._say_goodbye()
+        # No data follows that could carry the acknowledgement of the goodbye.
         for peer, connection in self.connections.items():
             connection.send_urgent(self._session(peer).acknowledge())
-        with suppress(AbsentError):  # Nobody needs whoever has gone now.
+        with suppress(AbsentError):  # Everybody is done: a peer that has gone is not missed.
             await self._linger()
 
     async def _linger(self) -> None:
@@ -266,8 +275,8 @@ class NetworkWorld(Connections):
                 await self._wait_for_change(check=False)
 
     def _unheard(self) -> bool:
-        """Whether somebody may not have heard the goodbye: the active party waits for the answers,
-        a passive one for the active party to end the connection."""
+        """Whether a peer may not have the goodbye yet: the active party waits for acknowledgements,
+        a passive one until the active party closes the connection."""
         if not self.leads:
             return bool(self.connections)
         return any(
@@ -284,7 +293,7 @@ class NetworkWorld(Connections):
             self._put(peer, await self._room_for(peer, len(frame)), frame, last=True)
 
     async def drain(self) -> None:
-        """Wait until those who are there have all that was sent, so that nothing is half said."""
+        """Wait until the connected peers have acknowledged everything that was sent."""
         until_ns = self.now() + DRAIN_NS
         while self.now() < until_ns and any(
             connection.session.unacknowledged
@@ -294,5 +303,5 @@ class NetworkWorld(Connections):
             await asyncio.sleep(POLL_S)
 
     def close(self) -> None:
-        """Let go of the compute thread."""
+        """Release the compute thread."""
         self._compute_thread.close()
