@@ -49,35 +49,34 @@ class Occasion:
 
 
 ANY = Occasion()
-"""Nothing is known of it."""
+"""Round 0, and nothing known of rows or importance."""
 
 
 class Encoder(Protocol):
-    """One party's encoder of one tensor role; it may remember what it sent."""
+    """One party's encoder of one tensor role; it may have state."""
 
     def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
         """The tensor as it crosses the wire."""
         ...
 
     def state(self) -> Any:
-        """What it remembers, as it lies in memory: to be copied before it encodes again."""
+        """Its state, not copied: copy it before the encoder is used again."""
         ...
 
     def restore(self, state: Any) -> None:
-        """Go on from what another encoder of the same key remembered; its tensors are taken."""
+        """Continue from the state of an encoder of the same key; takes over its tensors."""
         ...
 
 
 class Stateless:
-    """An encoder that remembers nothing."""
+    """A base for encoders without state."""
 
     __slots__ = ()
 
     def state(self) -> None:
-        """Nothing."""
+        pass
 
     def restore(self, state: None) -> None:
-        """Nothing to go on from."""
         assert state is None
 
 
@@ -96,22 +95,21 @@ class Encoding(Protocol):
 
 @dataclass(frozen=True)
 class Plain(Stateless):
-    """The tensor's own bytes, bit for bit; its own encoder, since it remembers nothing."""
+    """The tensor's own bytes, bit for bit; without state, so that it is its own encoder."""
 
     TAGS: ClassVar[tuple[str, ...]] = ("plain",)
     """The decoders that its tensors may name; every encoding that writes them says so."""
     text = "plain"
 
     def encoder(self, key: Key) -> Plain:
-        """Itself."""
         return self
 
     def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
-        """The tensor's memory, without a copy where it lies on the CPU in one piece."""
+        """The tensor's memory, not copied where it is contiguous and on the CPU."""
         own = tensor.detach()
         if own.device.type != "cpu" or not own.is_contiguous():
             own = own.to("cpu").contiguous()
-        if own.dtype is torch.bfloat16:  # which numpy has not
+        if own.dtype is torch.bfloat16:  # numpy has no such type
             own = own.view(torch.int16)
         data = own.numpy().reshape(-1).view(np.uint8).data
         return Packed("plain", DTYPE_NAMES[tensor.dtype], tuple(tensor.shape), Buffer(data))

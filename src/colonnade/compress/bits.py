@@ -1,4 +1,4 @@
-"""Whole numbers of any width, packed without gaps.
+"""Integers of any width, packed without gaps.
 
 Codes of `bits` bits, bits < 8, are cut into eight runs of equal length. The i-th codes of the
 eight runs fill `bits` bytes, and the first of these bytes stand together, then the second ones,

@@ -32,7 +32,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ErrorFeedback:
-    """An encoding whose losses are made up for later; see `error_feedback`."""
+    """An encoding whose error is added to the next tensor; see `error_feedback`."""
 
     inner: Encoding
 
@@ -41,7 +41,6 @@ class ErrorFeedback:
         return f"ef+{self.inner.text}"
 
     def encoder(self, key: Key) -> Encoder:
-        """An encoder with nothing to make up for yet."""
         return _FeedbackEncoder(self.inner.encoder(key), key)
 
 

@@ -42,7 +42,6 @@ class Half:
         return "half" if self.kind == "float16" else f"half:{self.kind}"
 
     def encoder(self, key: Key) -> Encoder:
-        """An encoder; it remembers nothing."""
         return _HalfEncoder(self, key)
 
 

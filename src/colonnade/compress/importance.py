@@ -23,8 +23,7 @@ def goes_by_importance(encoding: Encoding) -> bool:
 
 
 def without_importance(encoding: Encoding) -> Encoding:
-    """What an encoding comes to for tensors whose columns nobody knows the importance of: they are
-    sent as they are.
+    """The encoding for tensors whose columns have no known importance: they are sent plain.
 
     >>> from colonnade.compress.text import parse
     >>> without_importance(parse("steps:0=topk:4:importance,9=half")) == parse(

@@ -69,7 +69,6 @@ class Lattice(Quantiser):
     BITS_MAX = BITS_MAX
 
     def encoder(self, key: Key) -> Encoder:
-        """An encoder; it remembers nothing."""
         return _LatticeEncoder(self, key)
 
 

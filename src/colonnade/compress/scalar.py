@@ -59,7 +59,6 @@ class Scalar(Quantiser):
     BITS_MAX = BITS_MAX
 
     def encoder(self, key: Key) -> Encoder:
-        """An encoder; it remembers nothing."""
         return _ScalarEncoder(self, key)
 
 

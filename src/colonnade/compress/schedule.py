@@ -52,7 +52,6 @@ class Steps:
         return next(encoding for start, encoding in reversed(self.parts) if start <= round)
 
     def encoder(self, key: Key) -> Encoder:
-        """An encoder that begins each part's encoder when its rounds come."""
         return _ScheduledEncoder(self, key)
 
 
@@ -96,7 +95,6 @@ class Diminishing:
         return replace(self.first, bits=min(self.first.BITS_MAX, self.first.bits + more))
 
     def encoder(self, key: Key) -> Encoder:
-        """An encoder that begins each part's encoder when its rounds come."""
         return _ScheduledEncoder(self, key)
 
 

@@ -61,7 +61,6 @@ class TopK:
         return f"topk:{self.keep!r}" + (f":{word}" if word else "")
 
     def encoder(self, key: Key) -> Encoder:
-        """An encoder; it remembers nothing."""
         return _TopKEncoder(self, key)
 
     def count(self, width: int) -> int:

@@ -19,7 +19,6 @@ class Residual(nn.Module):
         self.around = around
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Add what the path makes of x to x itself."""
         return nn.functional.relu(self.path(x) + self.around(x))
 
 

@@ -24,7 +24,6 @@ class Split(nn.Module):
         self.network = network
 
     def forward(self, embeddings: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Predict from the embeddings side by side."""
         joined: torch.Tensor = self.network(torch.cat(list(embeddings), dim=1))
         return joined
 
@@ -33,7 +32,6 @@ class Agg(nn.Module):
     """The sum of the parties' logits; no parameters."""
 
     def forward(self, embeddings: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Add the embeddings."""
         return reduce(torch.add, embeddings)
 
 
@@ -41,7 +39,6 @@ class Dot(nn.Module):
     """The sum over dimensions of the element-wise product of the embeddings; no parameters."""
 
     def forward(self, embeddings: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Multiply the embeddings and add up."""
         return reduce(torch.mul, embeddings).sum(dim=1, keepdim=True)
 
 

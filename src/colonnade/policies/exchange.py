@@ -17,7 +17,7 @@ class ExchangePolicy(Protocol):
 
 @dataclass(frozen=True)
 class Gradients:
-    """The derivative of the loss by the party's own embedding."""
+    """The gradient of the loss with respect to the party's own embedding."""
 
     shares_labels = False
 

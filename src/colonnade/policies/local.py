@@ -18,14 +18,14 @@ from colonnade.policies.view import Exchange, Role, View
 from colonnade.units import NS_PER, duration_ns
 
 KEPT_MAX = 10_000
-"""The most exchanges that a party remembers for local updates: they lie in its memory."""
+"""The most exchanges that a party keeps in memory for local updates."""
 UPDATES_MAX = 100_000
 """The most updates on an exchange that a party does, or offers to do: between two messages it can
-neither stop nor save what it has."""
+neither stop nor save its state."""
 TIMEOUT_NS_MAX = 24 * NS_PER["h"]
 """The longest that a party trains on an exchange."""
 UPDATE_NS_MIN = 100_000
-"""No update of a model is believed to take less."""
+"""The shortest time that an update of a model is taken to need."""
 
 
 @dataclass(frozen=True)
@@ -91,40 +91,35 @@ class LocalPolicy(Protocol):
 
 
 class OwnPace:
-    """A party that asks nobody how much to do."""
+    """A base for policies under which no party asks another how much to do."""
 
     reports = False
     updates_max = UPDATES_MAX
 
     @property
     def by_clock(self) -> bool:
-        """Safe to say of any policy."""
+        # What a new variant may always say; those that do not look at the clock say otherwise.
         return True
 
     def expected(self, view: View) -> int:
-        """The fresh one, if nothing more is known."""
         return 1
 
     def agree(self, view: View) -> int:
-        """What was agreed on at the start stays."""
         return view.agreed
 
     def at_start(self, me: str, timings: Mapping[str, Timing] | None) -> int:
-        """Nothing is agreed on."""
         return 1
 
 
 class Held(OwnPace):
-    """Updates that are done to the last before anything else, at every party."""
+    """A base for policies whose updates hold everywhere: all are done before anything else."""
 
     finishes = True
 
     def holds(self, role: Role) -> bool:
-        """The next batch waits until they are done."""
         return True
 
     def yields(self, role: Role) -> bool:
-        """They are done to the last, whatever arrives."""
         return False
 
 
@@ -141,13 +136,11 @@ class Repeat(Held):
         return 1 if self.updates > 1 else 0
 
     def next(self, view: View) -> Exchange | None:
-        """The newest exchange, until it has had all its updates."""
         if not view.kept or view.kept[-1].updates >= self.updates:
             return None
         return view.kept[-1]
 
     def expected(self, view: View) -> int:
-        """Always the same."""
         return self.updates
 
 
@@ -167,24 +160,20 @@ class Workset(OwnPace):
 
     @property
     def by_clock(self) -> bool:
-        """Only where they fill idle time."""
         return self.overlap
 
     @property
     def keep(self) -> int:
-        """All of the workset."""
         return self.size
 
     def holds(self, role: Role) -> bool:
-        """They hold the next send only where they do not overlap with it."""
         return not self.overlap
 
     def yields(self, role: Role) -> bool:
-        """Whatever has come goes first where they overlap."""
         return self.overlap
 
     def next(self, view: View) -> Exchange | None:
-        """The exchange that was not used for the longest, if it has rested long enough."""
+        """The least recently used exchange, unless it was used within the last `size` updates."""
         resting = [kept for kept in view.kept if kept.updates < self.updates]
         if not resting:
             return None
@@ -194,7 +183,6 @@ class Workset(OwnPace):
         return longest
 
     def expected(self, view: View) -> int:
-        """All that an exchange may have."""
         return self.updates
 
 
@@ -216,11 +204,9 @@ class WhileWaiting(OwnPace):
         return role is Role.PASSIVE
 
     def yields(self, role: Role) -> bool:
-        """A reply that has come goes first."""
         return True
 
     def next(self, view: View) -> Exchange | None:
-        """The newest exchange, while the budget lasts."""
         if not view.kept or view.sent_since_fresh:
             return None
         share = view.window.size if view.role is Role.PASSIVE else 1
@@ -228,7 +214,6 @@ class WhileWaiting(OwnPace):
         return view.kept[-1] if done < self._allowed(view) else None
 
     def expected(self, view: View) -> int:
-        """The fresh one and the budget of the epoch."""
         return 1 + self._allowed(view)
 
     def _allowed(self, view: View) -> int:
@@ -249,7 +234,6 @@ class Until(Held):
     keep = 1
 
     def next(self, view: View) -> Exchange | None:
-        """The newest exchange, while one more update fits."""
         if not view.kept:
             return None
         newest = view.kept[-1]
@@ -259,7 +243,6 @@ class Until(Held):
         return newest if fits else None
 
     def expected(self, view: View) -> int:
-        """What fits, but at least one."""
         return _fitting(self.timeout_ns, view)
 
 
@@ -275,20 +258,18 @@ class Agreed(Held):
 
     @property
     def updates_max(self) -> int:  # type: ignore[override]
-        """As many as the quickest update lets fit into the timeout: what a party says beyond it
-        would only make all others work on and on."""
+        """As many of the quickest updates as fit into the timeout: a party that reports more would
+        only keep all others at work."""
         return max(1, min(self.timeout_ns // UPDATE_NS_MIN, UPDATES_MAX))
 
     def next(self, view: View) -> Exchange | None:
-        """The newest exchange, until it has had the number agreed on."""
         return _newest(view)
 
     def expected(self, view: View) -> int:
-        """What fits, but at least one."""
         return min(_fitting(self.timeout_ns, view), self.updates_max)
 
     def agree(self, view: View) -> int:
-        """The least or the most of the parties with columns; the server follows them."""
+        """The minimum or maximum over the parties with columns; the active party follows them."""
         return {"min": min, "max": max}[self.choice](view.reported.values())
 
 
@@ -305,15 +286,12 @@ class Deadline(Held):
     keep = 1
 
     def next(self, view: View) -> Exchange | None:
-        """The newest exchange, until it has had its number."""
         return _newest(view)
 
     def expected(self, view: View) -> int:
-        """What was worked out beforehand."""
         return view.agreed
 
     def at_start(self, me: str, timings: Mapping[str, Timing] | None) -> int:
-        """What ends in time."""
         if timings is None:
             raise JobError(
                 "local=deadline needs every party's costs and latencies beforehand, so it can only "
@@ -396,7 +374,7 @@ def agreed(timeout: str, choice: Literal["min", "max"]) -> Repeat | Agreed:
 
 
 def deadline(most: int = 4) -> Repeat | Deadline:
-    """What PASTA's authors take for Flex-VFL: at most `most` local updates, for known latencies.
+    """Flex-VFL as PASTA's authors have it: a deadline from known latencies, at most `most` local.
 
     >>> deadline(0) == once()
     True

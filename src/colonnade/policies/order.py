@@ -39,7 +39,6 @@ class Sequential:
 
     @property
     def recomputes(self) -> bool:
-        """`after` takes the gradient at the updated weights, `last` from the last update."""
         return self.reply == "after"
 
 

@@ -13,7 +13,7 @@ Turn = tuple[int, tuple[str, ...]]
 
 
 class QuorumPolicy(Protocol):
-    """Decides when there are embeddings enough."""
+    """Decides when there are enough embeddings to aggregate."""
 
     @property
     def remembers(self) -> bool:
@@ -52,7 +52,6 @@ class Everyone:
     uploads = False
 
     def per_round(self, passives: int) -> int:
-        """An aggregation is a round."""
         return 1
 
     def turn(self, view: View) -> Turn | None:
@@ -63,7 +62,6 @@ class Everyone:
         return view.round, tuple(view.arrived)
 
     def expected(self, view: View) -> int | None:
-        """Always the next round."""
         return view.round
 
 
@@ -82,11 +80,9 @@ class Anyone:
         return self.start == "upload"
 
     def per_round(self, passives: int) -> int:
-        """As many as there are passive parties."""
         return passives
 
     def turn(self, view: View) -> Turn | None:
-        """The embedding that has waited for the longest."""
         for peer, round in view.waiting:
             return round, (peer,)
         return None

@@ -38,7 +38,6 @@ class Constant:
     rehearses = False
 
     def factor(self, round: int, parties: int, effort: float | None = None) -> float:
-        """Always 1."""
         return 1.0
 
 
@@ -50,7 +49,6 @@ class InverseSqrt:
     rehearses = False
 
     def factor(self, round: int, parties: int, effort: float | None = None) -> float:
-        """Falls with the round."""
         return 1.0 / sqrt((round + 1) * (parties if self.by_parties else 1))
 
 
@@ -63,11 +61,9 @@ class SpeedAdaptive:
 
     @property
     def rehearses(self) -> bool:
-        """Unless the first round's speed is known."""
         return self.first == 0
 
     def factor(self, round: int, parties: int, effort: float | None = None) -> float:
-        """Falls with the party's speed."""
         return 1.0 / (self.first if effort is None else effort)
 
 
@@ -78,7 +74,6 @@ class Inverse:
     rehearses = False
 
     def factor(self, round: int, parties: int, effort: float | None = None) -> float:
-        """Falls with the round."""
         return 1.0 / (round + 1)
 
 

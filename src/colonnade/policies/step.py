@@ -30,7 +30,7 @@ class StepPolicy(Protocol):
         ...
 
     def largest_weight(self, updates: int) -> float:
-        """The most that one gradient counts in the sum of so many updates (w̄ of Flex-VFL)."""
+        """The largest weight of a single gradient in the sum of so many updates (w̄ of Flex-VFL)."""
         ...
 
 
@@ -39,14 +39,12 @@ class PlainStep:
     """The gradient as it is."""
 
     def begin(self, parameters: Sequence[torch.Tensor]) -> Memory:
-        """Nothing to remember."""
         return ()
 
     def adjust(self, parameters: Sequence[torch.Tensor], memory: Memory) -> None:
-        """Nothing to change."""
+        pass
 
     def largest_weight(self, updates: int) -> float:
-        """Every gradient counts once."""
         return 1.0
 
 
@@ -58,11 +56,9 @@ class Proximal(PlainStep):
     mu: float
 
     def begin(self, parameters: Sequence[torch.Tensor]) -> Memory:
-        """The anchor."""
         return [parameter.detach().clone() for parameter in parameters]
 
     def adjust(self, parameters: Sequence[torch.Tensor], memory: Memory) -> None:
-        """Pull towards the round's start."""
         for parameter, start in zip(parameters, memory, strict=True):
             if parameter.grad is not None:
                 parameter.grad.add_(parameter.detach() - start, alpha=self.mu)
@@ -70,16 +66,14 @@ class Proximal(PlainStep):
 
 @dataclass(frozen=True)
 class LocalMomentum(PlainStep):
-    """u ← ρu + g instead of g, with u forgotten at the start of every round."""
+    """u ← ρu + g instead of g, with u reset to 0 at the start of every round."""
 
     rho: float
 
     def begin(self, parameters: Sequence[torch.Tensor]) -> Memory:
-        """No momentum yet."""
         return [torch.zeros_like(parameter) for parameter in parameters]
 
     def adjust(self, parameters: Sequence[torch.Tensor], memory: Memory) -> None:
-        """Gather momentum."""
         for parameter, momentum in zip(parameters, memory, strict=True):
             if parameter.grad is not None:
                 momentum.mul_(self.rho).add_(parameter.grad)
@@ -91,7 +85,7 @@ class LocalMomentum(PlainStep):
 
 
 def local_momentum(rho: float) -> PlainStep | LocalMomentum:
-    """SGD with momentum that each round begins anew (Flex-VFL).
+    """SGD with momentum that is reset at the start of each round (Flex-VFL).
 
     >>> local_momentum(0) == plain_step()
     True

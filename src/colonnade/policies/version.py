@@ -19,7 +19,6 @@ class Stash:
     """The weights that made the embedding."""
 
     def recomputes(self) -> bool:
-        """The forward pass that made the embedding is the one that goes backward."""
         return False
 
 
@@ -28,7 +27,6 @@ class Recompute:
     """The current weights, at the price of one more forward pass."""
 
     def recomputes(self) -> bool:
-        """Always go forward again."""
         return True
 
 

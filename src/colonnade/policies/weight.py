@@ -35,7 +35,6 @@ class Uniform:
     weighs = False
 
     def rows(self, stale: torch.Tensor, current: torch.Tensor) -> torch.Tensor:
-        """All ones."""
         return stale.new_ones(len(stale))
 
 
@@ -47,7 +46,7 @@ class Cosine:
     weighs = True
 
     def rows(self, stale: torch.Tensor, current: torch.Tensor) -> torch.Tensor:
-        """Row by row, without a gradient of its own."""
+        """No gradient flows through the weights."""
         similarity = F.cosine_similarity(stale, current, dim=1, eps=1e-12).detach()
         return torch.where(similarity >= self.threshold, similarity, 0.0)
 

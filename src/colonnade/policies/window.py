@@ -48,21 +48,19 @@ class Lockstep:
     most = 1
 
     def refill(self, view: View) -> int:
-        """Nothing is sent before the reply is used."""
         return 0
 
     def may_send(self, view: View) -> bool:
-        """Only when nothing is in flight."""
         return view.in_flight == 0
 
     def on_signal(self, view: View, signal: int) -> None:
-        """There is no window to change."""
+        pass
 
     def on_first_idle(self, view: View) -> None:
-        """Nobody is asked to hurry."""
+        pass
 
     def at_aggregate(self, view: View) -> None:
-        """No signal goes out."""
+        pass
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Pipelined:
 
     A party that idles has as many exchanges in flight as its window says. The window moves by at
     most one for each reply. When it grows, or when the party was still busy as the reply came,
-    the next batch is sent before the reply is used, so that the line never runs dry.
+    the next batch is sent before the reply is used, so that the link never idles.
     """
 
     most: int

@@ -138,7 +138,7 @@ class Chain:
             self._fail(error)
 
     def close(self) -> None:
-        """Wait for the disk and let the file go; nothing more can be added."""
+        """Flush to the disk and close the file."""
         if self._file >= 0:
             self.sync()
             os.close(self._file)
@@ -158,7 +158,7 @@ class Chain:
         self.head, self.entries = head, self.entries + 1
 
     def _fail(self, error: OSError) -> NoReturn:
-        """Say why nothing can be written, now and ever after: the last line may be torn."""
+        """Refuse this write and all that follow: the last line may be torn."""
         if not self._fault:
             assert self._file >= 0, "the chain is closed"
             cure = "make room or mend the disk, then start the same command again"

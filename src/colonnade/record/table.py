@@ -25,7 +25,7 @@ SPENT = {"time_to_target_s": "time_s", "rounds_to_target": "rounds", "bytes_to_t
 _CLASSES_SHOWN = 8
 CHOSEN_ON_TEST = "chosen on the test rows: the job has no validation rows (train.validation)"
 GAP = 2
-"""What lies between two columns."""
+"""Spaces between two columns."""
 
 
 def plain(value: Any) -> Any:
@@ -44,8 +44,7 @@ def plain(value: Any) -> Any:
 
 
 def trimmed(text: str) -> str:
-    """A text without the blanks with which a table fills its lines: they are a nuisance in a file,
-    a diff or a quotation.
+    """A text without trailing spaces, which a table is padded with.
 
     >>> trimmed("method   \\nfedsgd   \\n")
     'method\\nfedsgd\\n'

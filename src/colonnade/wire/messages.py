@@ -36,7 +36,7 @@ class Buffer:
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
-    """A tensor as a codec wrote it: the receiver needs nothing else to read it."""
+    """A tensor as an encoding wrote it; a receiver needs nothing else to read it."""
 
     codec: str
     """Which decoder reads the buffer."""
@@ -72,7 +72,6 @@ class TensorMessage(Message, frozen=True):
     """A message with one tensor."""
 
     def packed(self) -> Sequence[Packed]:
-        """That tensor."""
         tensor: Packed = self.tensor  # type: ignore[attr-defined]
         return (tensor,)
 
@@ -196,7 +195,6 @@ class Snapshot(Message, frozen=True):
     """As in Gradient."""
 
     def packed(self) -> Sequence[Packed]:
-        """All of them."""
         return (*self.embeddings, *self.top)
 
 
@@ -233,7 +231,6 @@ class Labels(Message, frozen=True):
     """How much each row counts; empty where all count the same."""
 
     def packed(self) -> Sequence[Packed]:
-        """All of them."""
         return (self.labels, *self.weights)
 
 
