@@ -1,10 +1,10 @@
 """The simulated world: all parties in one process, in virtual time, deterministically.
 
-The kernel drives the party coroutines itself. A party that waits has said what wakes it and is
-suspended; the kernel takes the next event from a heap ordered by (time, class, sequence) and the
-clock jumps there. At one instant deliveries come first, then the active party acts, then the
-passives, each in the order in which they were asked for. There are no threads, no polling, and
-nothing that depends on the machine (unless a cost is `"measured"`).
+The kernel drives the party coroutines itself. A party that waits has scheduled what wakes it and
+is suspended; the kernel takes the next event from a heap ordered by (time, class, sequence), and
+the clock jumps there. At one instant deliveries come first, then the active party acts, then the
+passives; within a class, events come in the order in which they were scheduled. There are no
+threads, there is no polling, and nothing depends on the machine (unless a cost is `"measured"`).
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ OVERFLOW = 16
 
 
 class Interrupted(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """The simulation was asked to stop between two events."""
+    """The simulation stopped between two events, because it was asked to."""
 
 
 class Timer:
-    """Something to be done at an instant, before any party acts."""
+    """An action at an instant, before any party acts."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         self._action = action
 
     def arrived(self, item: None) -> None:
-        """The instant has come."""
+        """Run the action."""
         self._action()
 
 
 class Route:
-    """One direction between two parties: the pipe, and what waits at its far end."""
+    """One direction between two parties: the pipe, and the queue at its far end."""
 
     def __init__(self, kernel: Simulator, sender: SimulatedWorld, to: SimulatedWorld, pipe: Pipe):
         self.kernel = kernel
@@ -56,10 +56,10 @@ class Route:
         self.stalled: deque[bytearray] = deque()
         """Messages that have arrived while the inbox was full."""
         self._ruled_ns = 0
-        """When the last message arrives of those that rules were asked about."""
+        """The latest arrival so far of the messages that fault rules decided on."""
 
     def put(self, frame: bytearray, kind: str, at_once: bool, in_order: bool = False) -> None:
-        """Carry a frame; off-clock messages arrive at once, or when those before them have."""
+        """Send a frame. Off the clock it arrives at once, or after all frames before it."""
         kernel = self.kernel
         if at_once:
             least_ns = max(self.pipe.last_arrival_ns, self._ruled_ns) if in_order else 0
@@ -67,6 +67,7 @@ class Route:
         elif self.pipe.rules:
             names = self.sender.me, self.to.me
             arrivals = self.pipe.arrivals(*names, kind, len(frame), kernel.now_ns)
+            # The 0 stands in where the frame is dropped and has no arrival.
             self._ruled_ns = max(self._ruled_ns, *arrivals, 0)
         else:
             arrivals = (self.pipe.arrival(len(frame), kernel.now_ns),)
@@ -75,7 +76,8 @@ class Route:
             kernel.deliver_at(arrival, self, frame)
 
     def arrived(self, frame: bytearray) -> None:
-        """The frame is at the far end: into the inbox, or held until there is room."""
+        """Put an arrived frame into the inbox, or hold it until there is room."""
+        # Behind a frame that is held every later one is held too, or it would overtake.
         if self.stalled or (
             len(self.to.inbox) >= self.kernel.queue_max and not self.kernel.has_room(self.to)
         ):
@@ -85,7 +87,7 @@ class Route:
             self._hand_over(frame)
 
     def release(self) -> None:
-        """Hand over what was held, as far as there is room."""
+        """Put held frames into the inbox, as far as there is room."""
         while self.stalled and self.kernel.has_room(self.to):
             self.kernel.stalled -= 1
             self._hand_over(self.stalled.popleft())
@@ -110,16 +112,18 @@ class Simulator:
     ) -> None:
         self.job = job
         self.until_ns = FOREVER_NS if until_ns is None else until_ns
-        """When a run that has not ended is given up."""
+        """When an unfinished run is given up."""
         self.subscribers = subscribers
         self.now_ns = 0
         self.events = 0
         self.queue_max = job.limits.queue_messages
         self.stalled = 0
         self._heap: list[tuple[int, int, int, Any, Any]] = []
+        """(time, class, sequence, target, item). The sequence is unique, so targets are never
+        compared, and events of one time and class keep the order in which they were scheduled."""
         self._programs: dict[str, Coroutine[Any, Any, Any]] = {}
         self._down = 0
-        """Parties that have crashed and not come back."""
+        """How many parties have crashed and may still come back."""
         self.worlds = {
             name: world(
                 self,
@@ -137,14 +141,19 @@ class Simulator:
                 self.routes[a, b] = self.worlds[a].routes[b] = route
 
     def wake_at(self, ns: int, world: SimulatedWorld) -> None:
-        """Let a party act at an instant, unless it was woken before."""
+        """Schedule a party to act at an instant, unless it acts before.
+
+        The event carries the party's present `wake`, which grows whenever the party acts. So an
+        event that is out of date needs no cancelling: its number does not match any more.
+        """
         self.events += 1
         heappush(self._heap, (ns, 1 + world.rank, self.events, world, world.wake))
 
     def jump(self, ns: int) -> bool:
-        """Let the clock be at an instant, if nothing is to happen before it or then.
+        """Advance the clock to an instant, if no event is due up to then; whether it did.
 
-        Whoever runs may go on at once: it would have been the next to be woken.
+        The running party may then go on at once: it would have been the next to be woken. This
+        saves a trip through the heap, and changes no result.
         """
         if ns > self.until_ns or (self._heap and self._heap[0][0] <= ns):
             return False
@@ -152,17 +161,17 @@ class Simulator:
         return True
 
     def deliver_at(self, ns: int, route: Route, frame: bytearray) -> None:
-        """Let a frame arrive at an instant."""
+        """Schedule the arrival of a frame."""
         self.events += 1
         heappush(self._heap, (ns, 0, self.events, route, frame))
 
     def call_at(self, ns: int, action: Callable[[], None]) -> None:
-        """Let something be done at an instant."""
+        """Schedule an action."""
         self.events += 1
         heappush(self._heap, (ns, 0, self.events, Timer(action), None))
 
     def crash(self, name: str) -> bool:
-        """A party's process ends at once; False when its program had ended already."""
+        """End a party's process at once; False if its program had ended already."""
         program = self._programs.get(name)
         if program is None:
             return False
@@ -173,24 +182,27 @@ class Simulator:
         return True
 
     def gone(self) -> None:
-        """A party that crashed has nothing left to do."""
+        """Note that a crashed party does not come back."""
         self._down -= 1
 
     def restart(self, name: str, program: Coroutine[Any, Any, Any]) -> None:
-        """A party's process begins anew; of what it knew only its files are left."""
+        """Start a crashed party again; of its state only its checkpoints are left."""
         self._down -= 1
         self.worlds[name].up()
         self._programs[name] = program
         self.wake_at(self.now_ns, self.worlds[name])
 
     def has_room(self, world: SimulatedWorld) -> bool:
-        """Inboxes are bounded. One whose party is itself blocked in a send may grow over its
-        bound, so that two full queues do not block each other, but not without end."""
+        """Whether a party's inbox may take another frame.
+
+        An inbox may grow over its bound, `OVERFLOW` times at most, while its party is blocked in a
+        send: otherwise two parties with full queues to each other could never go on.
+        """
         bound = self.queue_max * (OVERFLOW if world.blocked else 1)
         return len(world.inbox) < bound
 
     def admit(self, to: SimulatedWorld) -> None:
-        """Room was made in an inbox: hand over what was held for it."""
+        """Deliver held frames to a party whose inbox has room again."""
         for peer in to.peers:
             self.routes[peer, to.me].release()
 
@@ -199,7 +211,7 @@ class Simulator:
         programs: dict[str, Coroutine[Any, Any, T]],
         should_stop: Callable[[], bool] | None = None,
     ) -> dict[str, T]:
-        """Run the party programs to their end and return what each returned."""
+        """Run the party programs to their end; return what each returned."""
         results: dict[str, T] = {}
         heap, running = self._heap, self._programs
         running |= programs
@@ -215,6 +227,7 @@ class Simulator:
                 if order == 0:
                     target.arrived(item)
                 elif target.wake == item and (program := running.get(target.me)) is not None:
+                    # All other wake-ups that were scheduled for it are out of date now.
                     target.wake += 1
                     try:
                         program.send(None)
@@ -226,6 +239,7 @@ class Simulator:
                         error.add_note(f"at party {target.me}, {at}")
                         raise
         finally:
+            # After an error the other programs are suspended: closing them runs their `finally`.
             for program in running.values():
                 program.close()
         return results

@@ -1,4 +1,4 @@
-"""Links and costs of the simulated world: quantities over time, queueing, faults."""
+"""Simulated links: quantities that change over time, transmission queues, fault rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NS_PER_S = 10**9
 
 @dataclass(frozen=True)
 class Trace:
-    """A whole number that changes over time, in steps.
+    """An integer that changes over time, in steps.
 
     >>> trace = Trace((0, 100), (5, 7))
     >>> trace.at(99), trace.at(100)
@@ -35,13 +35,13 @@ class Trace:
         )
 
     def at(self, ns: int) -> int:
-        """The value that holds at an instant."""
+        """The value at an instant."""
         if len(self.values) == 1:
             return self.values[0]
         return self.values[bisect_right(self.times_ns, ns) - 1]
 
     def next_change(self, ns: int) -> int | None:
-        """The first instant after `ns` at which another value holds."""
+        """When the value next changes after `ns`; None for never."""
         if len(self.values) == 1:
             return None
         index = bisect_right(self.times_ns, ns)
@@ -50,12 +50,12 @@ class Trace:
 
 @dataclass(frozen=True)
 class Pass:
-    """The rule has nothing to say about this message."""
+    """The rule does not apply to this message."""
 
 
 @dataclass(frozen=True)
 class Deliver:
-    """Deliver the message after this delay, whatever the link would have done."""
+    """The message arrives after this delay, whatever the link's latency and bandwidth."""
 
     delay_ns: int
 
@@ -77,7 +77,7 @@ Verdict = Pass | Deliver | Drop | Repeat
 
 @dataclass(frozen=True)
 class Envelope:
-    """What a fault rule may judge a message by."""
+    """What a fault rule knows of a message."""
 
     sender: str
     to: str
@@ -93,7 +93,7 @@ Rule = Callable[[Envelope], Verdict]
 
 @dataclass
 class Pipe:
-    """One direction of a link: latency, and a wire on which messages queue behind each other."""
+    """One direction of a link: latency, and a bandwidth that messages share one after another."""
 
     latency: Trace
     bandwidth: Trace | None
@@ -106,7 +106,7 @@ class Pipe:
 
     @classmethod
     def of(cls, link: Link, seed: Sequence[int], rules: Sequence[Rule]) -> Pipe:
-        """A pipe with the properties of a job's link."""
+        """The pipe of a link in a job."""
         return cls(
             latency=Trace.of(link.latency, duration_ns),
             bandwidth=None if link.bandwidth is None else Trace.of(link.bandwidth, rate_bits),
@@ -128,7 +128,7 @@ class Pipe:
         return (self.arrival(size, now_ns),)
 
     def arrival(self, size: int, now_ns: int) -> int:
-        """When a message sent now arrives, where no rule is against it."""
+        """When a message sent now arrives, if no rule applies: never before an earlier one."""
         left_ns = now_ns
         if self.bandwidth is not None:
             begun_ns = self._free_ns if self._free_ns > now_ns else now_ns
@@ -149,7 +149,7 @@ class Pipe:
         return Pass()
 
     def _transmitted(self, start_ns: int, bits: int) -> int:
-        """When the last of so many bits is on the wire; the rate may change on the way."""
+        """When the last of so many bits is sent; the rate may change meanwhile."""
         assert self.bandwidth is not None
         if len(self.bandwidth.values) == 1:
             return start_ns + -(-bits * NS_PER_S // self.bandwidth.values[0])

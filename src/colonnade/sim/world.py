@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Frame = tuple[str, bytearray]
 Span = tuple[str, int, int]
-"""What a party did, from when, until when."""
+"""What a party did, its start and its end."""
 
 MEASURED = -1
-"""Stands for a cost that is the real time the work took."""
+"""Stands for a cost that is the measured duration of the work."""
 
 
 @coroutine
@@ -50,9 +50,11 @@ class SimulatedWorld:
         self.inbox: deque[Frame] = deque()
         self.blocked = False
         self.wake = 0
+        """How often the party has acted; see `Simulator.wake_at`."""
         self.routes: dict[str, Route] = {}
-        """The ways to the others."""
+        """The route to each peer."""
         self.waiting: tuple[int, Callable[[], str]] | None = None
+        """Since when the party has waited, and for what; None while it runs or computes."""
         self.rank = rank
         """0 for the active party, 1 for passives: who acts first at one instant."""
         self._tokens = 0
@@ -63,41 +65,38 @@ class SimulatedWorld:
         self._in_order = False
 
     def token(self) -> str:
-        """The next number, so that a simulation is the same each time."""
+        # A counter, so that a simulation is the same each time.
         self._tokens += 1
         return f"{self._tokens:032x}"
 
     def now(self) -> int:
-        """Nanoseconds of virtual time since the job began."""
         return self._kernel.now_ns
 
     def tell(self, event: Event) -> None:
-        """Tell whoever follows the simulation."""
         for subscriber in self._kernel.subscribers:
             subscriber(event)
 
     async def begin(self) -> None:
-        """Links that lose nothing need no preparation."""
+        """Do nothing: on links that lose nothing there is no session to open."""
 
     async def part(self, settled: Callable[[], None]) -> None:
-        """Nobody is needed any more."""
+        # Nothing can be lost, so no peer needs this party any more.
         settled()
 
     async def sleep(self, ns: int) -> None:
-        """Let virtual time pass."""
         until = self._kernel.now_ns + ns
         while self._kernel.now_ns < until:
-            # A delivery wakes whoever waits, a sleeper too.
+            # A delivery wakes a party that sleeps, too.
             self._kernel.wake_at(until, self)
             await self._idle(lambda: "its own pause to end")
 
     async def send(self, to: str, message: Message) -> None:
-        """Encode, count, and put on the link; wait while the link's queue is full."""
         frame = self._codec.encode(message)
         kernel = self._kernel
         route = self.routes[to]
         while route.queued >= kernel.queue_max:
             self.blocked = True
+            # The inbox may grow over its bound now, which may let a blocked peer go on.
             kernel.admit(to=self)
             await self._idle(lambda: f"room in its queue to {to}")
             self.blocked = False
@@ -108,7 +107,6 @@ class SimulatedWorld:
     async def receive(
         self, until: int | None = None, waiting_for: Callable[[], str] | None = None
     ) -> tuple[str, Message] | None:
-        """Take the next message, or wait for one."""
         while not self.inbox:
             if until is not None:
                 if until <= self._kernel.now_ns:
@@ -123,35 +121,33 @@ class SimulatedWorld:
         return sender, message
 
     def refused(self, peer: str, reason: str) -> None:
-        """In a simulation nobody can come again with another file."""
+        # In a simulation nobody can come back with a corrected file.
         raise PartyError(reason)
 
     def agree(self) -> None:
-        """Nobody fails by himself in a simulation."""
+        """Do nothing: a failure of any party ends the simulation, before and after."""
 
     def expel(self, breach: BreachError) -> None:
-        """Nor with a mended program."""
         raise breach
 
     def take(self, sender: str, frame: bytearray) -> None:
-        """A frame has come over the link."""
+        """Take in a frame from the link."""
         self.inbox.append((sender, frame))
         if self.waiting is not None:
             self._kernel.wake_at(self._kernel.now_ns, self)
 
     def down(self) -> None:
-        """The party's process ends at once."""
+        """End the party's process."""
         raise AssertionError("on links without sessions nobody can come back")
 
     def up(self) -> None:
-        """The party's process begins anew."""
+        """Start the party's process."""
 
     def pending(self) -> int:
-        """Messages in the inbox."""
         return len(self.inbox)
 
     async def compute(self, work: Callable[[], T], kind: Work) -> T:
-        """Do the work at once and let the clock pay for it."""
+        """Do the work at once, and suspend the party for its cost in virtual time."""
         cost = self._costs[kind]
         if cost == 0 or self._off_clock:
             return work()
@@ -172,8 +168,8 @@ class SimulatedWorld:
 
     @contextmanager
     def off_clock(self, in_order: bool = False) -> Iterator[None]:
-        """Charge nothing: messages arrive at the same instant, or with the last one that is still
-        under way; work takes no time."""
+        """Inside, work and waiting cost nothing, and messages arrive at the same instant, or with
+        `in_order` together with the last one in flight."""
         before, self._in_order = self._in_order, in_order
         self._off_clock += 1
         try:

@@ -1,8 +1,7 @@
-"""A party's view of a simulation in which links lose, repeat and delay, and processes crash.
+"""A simulated world in which links lose, repeat and delay messages, and processes crash.
 
-The same sessions and the same roster as over the network run here, in virtual time: so what
-happens when a link fails at the worst moment can be tried thousands of times, and every failure
-can be played again from its seed.
+The sessions and the roster are those of the network, in virtual time. So a link can be made to
+fail at the worst moment thousands of times, and every failure can be replayed from its seed.
 """
 
 from __future__ import annotations
@@ -20,16 +19,14 @@ if TYPE_CHECKING:
     from colonnade.sim.kernel import Simulator
 
 TICK_NS = 300 * 10**6
-"""How often a party says that it is there, and sends again what was not acknowledged."""
+"""The interval between two heartbeats; with each, unacknowledged frames are sent again."""
 LINGER_TICKS = 20
-"""How long a party still answers after its program has ended, and waits for an answer to the last
-goodbye."""
-
-
+"""For how many intervals at most the active party waits for its goodbye to be acknowledged, and at
+least a party still answers after its program has ended."""
 ABSENCE_NS = 60 * 10**9
-"""A passive party that hears nothing for so long, before it begins or after it is done, ends."""
+"""A passive party ends if it hears nothing for so long before it begins or after it is done."""
 GENERATIONS = 1000
-"""More than an active party ever begins before it crashes."""
+"""More generations than an active party ever begins before it crashes."""
 
 
 class LossyWorld(SimulatedWorld):
@@ -43,7 +40,7 @@ class LossyWorld(SimulatedWorld):
         self.up()
 
     def up(self) -> None:
-        """The process begins: nothing is known of what was before."""
+        """Start a process, which knows nothing of an earlier one."""
         self.incarnation += 1
         self.roster = Roster(
             self.peers,
@@ -51,7 +48,8 @@ class LossyWorld(SimulatedWorld):
             open_session=lambda generation: Session(generation),
             on_regroup=self._regroup,
             incarnation=self.incarnation,
-            # What an earlier life of the active party sent may still be on its way.
+            # Segments of an earlier process of the active party may still be in flight, so the
+            # generations of two processes must not overlap, and must grow.
             first=1 + GENERATIONS * self.incarnation,
         )
         self.inbox.clear()
@@ -59,7 +57,8 @@ class LossyWorld(SimulatedWorld):
         self.alive = True
         self.over = False
         """The job has ended: at the active party when all have said goodbye, at a passive one when
-        it hears so."""
+        it is told so."""
+        # Wake-ups of the process before are out of date.
         self.wake += 1
         self._heard_ns = self._kernel.now_ns
         self._why: str | None = None
@@ -68,7 +67,7 @@ class LossyWorld(SimulatedWorld):
         self._kernel.call_at(self._kernel.now_ns, lambda: self._tick(incarnation))
 
     def down(self) -> None:
-        """The process ends: whatever comes now is lost."""
+        """End the process: whatever arrives from now on is lost."""
         self.alive = False
         self.wake += 1
         self.waiting = None
@@ -80,13 +79,15 @@ class LossyWorld(SimulatedWorld):
         self.regroups += 1
         self.inbox.clear()
         self.goodbyes.clear()
-        self._stir()
+        self._wake_up()
 
-    def _stir(self) -> None:
+    def _wake_up(self) -> None:
         if self.waiting is not None:
             self._kernel.wake_at(self._kernel.now_ns, self)
 
     def _tick(self, incarnation: int) -> None:
+        """Send heartbeats and everything that may have been lost, and schedule the next tick."""
+        # A timer of an earlier process: timers cannot be cancelled.
         if not self.alive or incarnation != self.incarnation:
             return
         if not self.roster.leads and self.roster.generation == 0:
@@ -110,14 +111,14 @@ class LossyWorld(SimulatedWorld):
             self._carry(to, segment)
 
     def take(self, sender: str, frame: bytearray) -> None:
-        """A segment has come over the link."""
+        """Take in a segment from the link."""
         if not self.alive:
             return
         self._heard_ns = self._kernel.now_ns
         segment = Segment.decode(bytes(frame))
         if segment.kind == Kind.LEAVE:
             self.over = True
-            self._stir()
+            self._wake_up()
             return
         if self.over and segment.kind == Kind.JOIN:
             self._carry(sender, Segment(Kind.LEAVE, data=b"the job is complete"))
@@ -133,10 +134,9 @@ class LossyWorld(SimulatedWorld):
         session = self.roster.peers[sender].session
         if session is not None and session.ack_pending:
             self._carry(sender, session.acknowledge())
-        self._stir()
+        self._wake_up()
 
     async def begin(self) -> None:
-        """Wait until the link to everybody is open in the newest generation."""
         while not all(peer.session for peer in self.roster.peers.values()):
             if self.over:
                 raise Over
@@ -144,7 +144,6 @@ class LossyWorld(SimulatedWorld):
         self._why = None
 
     async def send(self, to: str, message: Message) -> None:
-        """Encode, count, and hand to the session; wait while it keeps too much."""
         frame = self._codec.encode(message)
         await self._put(to, frame, last=False)
         self.ledger.count(to, "sent", type(message), len(frame))
@@ -172,7 +171,6 @@ class LossyWorld(SimulatedWorld):
     async def receive(
         self, until: int | None = None, waiting_for: Callable[[], str] | None = None
     ) -> tuple[str, Message] | None:
-        """Take the next message, or wait for one."""
         self._check()
         while not self.inbox:
             if until is not None:
@@ -184,11 +182,11 @@ class LossyWorld(SimulatedWorld):
         return await super().receive(until, waiting_for)
 
     def pending(self) -> int:
-        """Messages in the inbox, or the news that all begin again."""
+        # What `receive` would raise at once counts too.
         return len(self.inbox) + (self._why is not None)
 
     async def part(self, settled: Callable[[], None]) -> None:
-        """Passive parties say goodbye and hear the active one's, which speaks when all have."""
+        """Exchange goodbyes: the passive parties first, then the active one."""
         if not self.roster.leads:
             await self._say_goodbye()
         while len(self.goodbyes) < len(self.peers):
@@ -206,7 +204,7 @@ class LossyWorld(SimulatedWorld):
         self._kernel.call_at(until_ns + LINGER_TICKS * TICK_NS, self._leave)
 
     async def _linger(self, what: str) -> None:
-        """Wait for others, but at a passive party not for ever: they may have left."""
+        """Wait for the others; a passive party gives up after a while, since they may have left."""
         until_ns = self._heard_ns + ABSENCE_NS
         if not self.roster.leads:
             if self._kernel.now_ns >= until_ns:

@@ -1,4 +1,4 @@
-"""Certificates: made, signed, read, checked, revoked and renewed.
+"""Certificates: created, signed, read, checked, denied and renewed.
 
 Imports no other room.
 """

@@ -1,7 +1,7 @@
-"""A small certificate authority for the parties of a job, kept in a folder.
+"""A small certificate authority (CA) for the parties of a job, kept in a folder.
 
-    FOLDER/ca.pem  ca.key                      the authority; ca.key never leaves the folder
-    FOLDER/bank/cert.pem  key.pem  ca.pem      all that the bank needs, to hand over as it is
+    FOLDER/ca.pem  ca.key                      the CA; ca.key never leaves the folder
+    FOLDER/bank/cert.pem  key.pem  ca.pem      everything the bank needs, to hand over as it is
 
 A key is created with mode 0600, never overwritten, and kept when its certificate is renewed.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Issued(NamedTuple):
-    """A party's folder, and whether its key is new: then all of it is to be handed over."""
+    """A party's folder, and whether its key is new: then the whole folder has to be handed over."""
 
     folder: Path
     new_key: bool
@@ -46,7 +46,7 @@ class Issued(NamedTuple):
 def create_authority(
     folder: Path, days: int = 3650, name: str | None = None, now: datetime | None = None
 ) -> None:
-    """Make an authority in a folder that has none; `now` stands in for the clock."""
+    """Create a CA in a folder that has none; `now` replaces the clock in tests."""
     validity = signing.Validity.of(days, now)
     if name is not None and not (1 <= len(name) <= 64 and name.isprintable()):
         raise RequestError(f"{name!r} cannot be an authority's name: use 1 to 64 characters")
@@ -70,10 +70,10 @@ def issue(
     renew: bool = False,
     now: datetime | None = None,
 ) -> list[Issued]:
-    """Make a folder with key and certificate for each party; one refused, and none is made.
+    """Create a folder with key and certificate for each party; if one is refused, none is created.
 
     With `renew`, a party that has a certificate gets a new one for the same key, and for the same
-    hosts where none are given. `now` stands in for the clock.
+    hosts if none are given. `now` replaces the clock in tests.
     """
     given = {party: [read_host(host) for host in some] for party, some in (hosts or {}).items()}
     validity = signing.Validity.of(days, now)
@@ -105,12 +105,13 @@ def _new_key(folder: Path) -> tuple[CertificatePublicKeyTypes, list[str]]:
 
 
 def _kept(old: x509.Certificate, party: str) -> tuple[CertificatePublicKeyTypes, list[str]]:
-    """What a renewal keeps: the key, which the party alone may have by now, and the hosts."""
+    """What a renewal keeps: the public key, since by now perhaps only the party has the private
+    one, and the hosts."""
     return old.public_key(), [host for host in hosts_in(old) if host != dns_name(party)]
 
 
 def read_host(text: str) -> str:
-    """Return a host's name or IP address in its usual form, or refuse it.
+    """Return a host name or IP address in normal form, or refuse it.
 
     >>> read_host("Bank.example"), read_host("10.0.0.5"), read_host("0::1")
     ('bank.example', '10.0.0.5', '::1')
@@ -132,10 +133,10 @@ def read_host(text: str) -> str:
 
 
 def write(path: Path, data: bytes, mode: int, fresh: bool = False) -> None:
-    """Write a file at once and whole; `fresh`: it must not be there, otherwise it is replaced."""
+    """Write a file atomically. With `fresh` it must not exist yet; otherwise it is replaced."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        # The mode is given as the file is created: a key is at no instant readable by others.
+        # The file is created with its mode, so that a key is at no moment readable by others.
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(data)
             file.flush()
@@ -152,7 +153,7 @@ def write(path: Path, data: bytes, mode: int, fresh: bool = False) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for its owner only, unless it is there."""
+    """Create a folder for its owner only, unless it exists."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -194,7 +195,7 @@ def _load_authority(folder: Path) -> tuple[x509.Certificate, EllipticCurvePrivat
 def _existing(
     folder: Path, party: str, authority: x509.Certificate, renew: bool
 ) -> x509.Certificate | None:
-    """The certificate to renew, or None where there is neither certificate nor key."""
+    """The certificate to renew, or None if there is neither certificate nor key."""
     path = folder / "cert.pem"
     if not path.exists():
         if (folder / "key.pem").exists():

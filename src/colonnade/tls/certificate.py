@@ -1,4 +1,4 @@
-"""Certificates and keys as files: what they say, read and checked for form.
+"""Reads certificates and private keys from files, and says whom a certificate names.
 
 A party's name is bound to its certificate by the URI `colonnade:party:NAME`. The name that a
 client verifies is a DNS name made from it, see `dns_name`.
@@ -30,8 +30,8 @@ SUFFIX = ".colonnade.internal"
 def dns_name(party: str) -> str:
     """Return the DNS name in a party's certificate, different for each party name.
 
-    DNS names know no case and no label longer than 63, so a name that is not plain is hashed:
-    otherwise the certificate of `bank` would also do for a party called `Bank`.
+    DNS names are case-insensitive, with at most 63 characters in a label, so any other name is
+    hashed: otherwise the certificate of `bank` would also be valid for a party called `Bank`.
 
     >>> dns_name("bank")
     'bank.colonnade.internal'
@@ -44,10 +44,10 @@ def dns_name(party: str) -> str:
 
 
 def party_of(pem: bytes, known: Mapping[str, Collection[str]]) -> str | None:
-    """Which of the known parties a peer's certificate speaks for: exactly one, or None.
+    """The one known party that a peer's certificate identifies, or None.
 
-    `known` has for each party the names that certificates of a company's own authority carry:
-    a common name, a DNS name or a URI. A certificate with our URI speaks for that party only.
+    `known` has for each party the names in a certificate of a company's own CA: a common name, a
+    DNS name or a URI. A certificate with our URI identifies the party in it, and no other.
     """
     from cryptography import x509
 
@@ -63,7 +63,7 @@ def party_of(pem: bytes, known: Mapping[str, Collection[str]]) -> str | None:
 
 
 def names_of(pem: bytes) -> list[str]:
-    """Whom a peer's certificate names: a party of ours, or else the names it may be known by."""
+    """Whom a peer's certificate names: the party in our URI, or else all of its names."""
     from cryptography import x509
 
     try:
@@ -74,12 +74,12 @@ def names_of(pem: bytes) -> list[str]:
 
 
 def _any_in(names: Collection[str], allowed: Collection[str]) -> bool:
-    # DNS names know no case; the case of a common name or URI says nothing that matters here.
+    # DNS names are case-insensitive; for a common name or a URI, case makes no difference here.
     return not {name.lower() for name in names}.isdisjoint(name.lower() for name in allowed)
 
 
 def parties_in(certificate: x509.Certificate) -> list[str]:
-    """The parties that our URIs in a certificate name; of a certificate of ours exactly one."""
+    """The parties that our URIs in a certificate name: exactly one, if our CA has issued it."""
     from cryptography import x509
 
     uris = _alternatives(certificate).get_values_for_type(x509.UniformResourceIdentifier)
@@ -96,7 +96,7 @@ def hosts_in(certificate: x509.Certificate) -> list[str]:
 
 
 def names_in(certificate: x509.Certificate) -> list[str]:
-    """What a company's certificate may be known by: its common names, DNS names and URIs."""
+    """All names in a certificate: common names, DNS names and URIs."""
     from cryptography import x509
 
     found = _alternatives(certificate)
@@ -108,7 +108,7 @@ def names_in(certificate: x509.Certificate) -> list[str]:
 
 
 def common_names(name: x509.Name) -> list[str]:
-    """The common names in a subject or an issuer; mostly one."""
+    """The common names in a subject or an issuer, usually one."""
     from cryptography.x509.oid import NameOID
 
     return [str(attribute.value) for attribute in name.get_attributes_for_oid(NameOID.COMMON_NAME)]
@@ -129,7 +129,7 @@ def read_certificates(path: Path) -> list[x509.Certificate]:
 
 
 def parse_certificates(data: bytes, path: Path) -> list[x509.Certificate]:
-    """All certificates in PEM text, which was read from `path`; at least one."""
+    """All certificates in the PEM text of a file; at least one."""
     from cryptography import x509
 
     try:
@@ -139,7 +139,7 @@ def parse_certificates(data: bytes, path: Path) -> list[x509.Certificate]:
 
 
 def read_key(path: Path) -> tuple[bytes, PrivateKeyTypes]:
-    """A private key of a PEM file that nobody but its owner may read: its text, and the key."""
+    """The private key of a PEM file that only its owner may read: its text, and the key."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -154,12 +154,12 @@ def read_key(path: Path) -> tuple[bytes, PrivateKeyTypes]:
 
 
 def belong(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
-    """Whether a private key is that of a certificate."""
+    """Whether a private key belongs to a certificate."""
     return key.public_key() == certificate.public_key()
 
 
 def issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
-    """Whether a certificate was signed by another, which may sign."""
+    """Whether a certificate was signed by another one that is a CA's."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
 
@@ -171,10 +171,10 @@ def issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
 
 
 def read_file(path: Path, what: str, secret: bool = False) -> bytes:
-    """The bytes of a file; a secret one is refused where others than its owner may read it."""
+    """The bytes of a file; a secret one is refused if anybody but its owner may read it."""
     try:
         with path.open("rb") as file:
-            # The open file is asked, not the path: it cannot be exchanged in between.
+            # The mode is that of the open file: the path could be replaced in between.
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             if secret and mode & 0o077:
                 raise RequestError(
@@ -190,7 +190,7 @@ def read_file(path: Path, what: str, secret: bool = False) -> bytes:
 
 
 def reason(error: OSError) -> str:
-    """Why the operating system refused, in its words.
+    """The operating system's reason for an error.
 
     >>> reason(PermissionError(13, "Permission denied"))
     'permission denied'
@@ -200,11 +200,11 @@ def reason(error: OSError) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a person wants to know of a certificate."""
+    """A certificate as `colonnade keys show` presents it."""
 
     file: str
     party: str | None
-    """None for an authority, and for a certificate that names no party of ours."""
+    """None for a CA, and for a certificate without our URI."""
     subject: str
     issuer: str
     hosts: list[str]
@@ -220,7 +220,7 @@ class Shown:
 
 
 def show(path: Path) -> list[Shown]:
-    """What the certificates of a file say, or of a party's or an authority's folder."""
+    """Describe the certificates in a file, or in a party's or a CA's folder."""
     if not path.is_dir():
         return [_describe(each, path) for each in read_certificates(path)]
     files = [file for file in (path / "cert.pem", path / "ca.pem") if file.exists()]

@@ -1,4 +1,4 @@
-"""Certificates that are not accepted any more, though their authority has signed them."""
+"""The deny-list: certificates that are refused although a trusted CA has signed them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 Denied = frozenset[str]
-"""SHA-256 fingerprints and serial numbers, in lower-case hexadecimal digits without zeros first."""
+"""SHA-256 fingerprints and serial numbers, in lower-case hexadecimal without leading zeros."""
 
 _FINGERPRINT_DIGITS, _SERIAL_DIGITS_MAX = 64, 40
 
 
 def read_denied(texts: Iterable[str], file: Path | None = None) -> Denied:
-    """The certificates that a party file lists, and those in a file of one a line.
+    """The certificates listed in a party file, and those in a file with one on each line.
 
     >>> sorted(read_denied(["0A:1B", "SHA256 Fingerprint=" + "AB:" * 31 + "AB"]))
     ['a1b', 'abababababababababababababababababababababababababababababababab']
@@ -52,7 +52,7 @@ def is_denied(certificate: x509.Certificate, denied: Denied) -> bool:
 
 
 def is_denied_pem(pem: bytes, denied: Denied) -> bool:
-    """The same of a certificate that a peer has shown."""
+    """Whether a certificate in PEM form, which a peer has shown, is listed."""
     from cryptography import x509
 
     return bool(denied) and is_denied(x509.load_pem_x509_certificate(pem), denied)

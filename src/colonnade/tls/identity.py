@@ -1,4 +1,4 @@
-"""Who a party is: its certificate, its key and the authority it trusts, read and checked."""
+"""A party's identity: its certificate, its key and the CA it trusts, read and checked."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ WARN_DAYS = 30
 
 @dataclass(frozen=True)
 class Identity:
-    """What a party shows and trusts: PEM text of its certificate, its key and the authority."""
+    """What a party shows and trusts: its certificate, its key and its CA, as PEM text."""
 
     party: str
     certificate: bytes = field(repr=False)
-    """The party's own certificate first, then those between it and the authority."""
+    """The party's own certificate first, then the intermediate ones."""
     key: bytes = field(repr=False)
     authority: bytes = field(repr=False)
     expires_ns: int
     """When the first certificate of the chain expires, in nanoseconds since 1970."""
     denied: Denied = frozenset()
-    """The certificates of others that are not accepted any more."""
+    """Other certificates that are refused."""
 
 
 def load_identity(
@@ -54,11 +54,11 @@ def load_identity(
     listens: bool,
     denied: Denied = frozenset(),
 ) -> tuple[Identity, list[str]]:
-    """Read and check what a party needs; also what it should be warned of.
+    """Read and check a party's identity; return it with warnings for the party.
 
     `names` are names in a company's own certificate that stand for the party. `listens` is true
-    for the active party, whose certificate must do for a server, and otherwise for a client. An
-    authority that is denied is not trusted: nobody whom it certified is accepted.
+    for the active party, whose certificate must be valid for a server; others must be valid for a
+    client. A CA that is denied is not trusted, nor is any certificate that it has issued.
     """
     from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -94,7 +94,7 @@ def load_identity(
 
 
 def _check_kind(private: PrivateKeyTypes, path: Path) -> None:
-    """Refuse the kinds of key with which gRPC fails as it connects, or that are too weak."""
+    """Refuse kinds of key that are too weak, or with which gRPC cannot connect."""
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
     curve = isinstance(private, ec.EllipticCurvePrivateKey) and private.curve.name
@@ -129,7 +129,7 @@ def _chain(
     between: Sequence[x509.Certificate],
     anchors: Sequence[x509.Certificate],
 ) -> list[x509.Certificate] | None:
-    """The certificates from a party's own to an authority's, each signed by the next."""
+    """The chain from a party's own certificate to a CA's, each signed by the next."""
     chain = [own]
     while True:
         for candidate in (*anchors, *between):
@@ -143,7 +143,7 @@ def _chain(
 
 
 def _check_time(each: x509.Certificate, own: x509.Certificate, party: str) -> list[str]:
-    """Refuse a certificate that is not valid now; warn of one that soon is no more."""
+    """Refuse a certificate that is not valid now; warn of one that expires soon."""
     now, since, until = datetime.now(UTC), each.not_valid_before_utc, each.not_valid_after_utc
     what, cure = f"the certificate of {party}", "ask its authority for a new one"
     if each != own:

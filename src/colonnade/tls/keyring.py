@@ -1,4 +1,4 @@
-"""A party's certificate over months: read again when its files change, its expiry said ahead."""
+"""A party's identity over a long run: reread when its files change, with warnings of expiry."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from colonnade.errors import ColonnadeError
 from colonnade.tls.identity import Identity
 
 LOOK_S = 5.0
-"""How often the files are looked at. What has changed is read when it has stayed so for as long:
-several files are seldom exchanged at once."""
+"""How often the files are checked. A change is read once it has been there for a whole interval,
+because certificate and key are seldom replaced at the same instant."""
 REMIND_S = 24 * 3600.0
-"""How often a party that runs is told that its certificate expires."""
+"""How often a running party is warned that its certificate expires."""
 
 Read = Callable[[], tuple[Identity, list[str]]]
-"""Reads and checks a party's files; also what it should be warned of."""
+"""Reads and checks a party's files; returns warnings too."""
 Stamp = tuple[tuple[int, ...] | None, ...]
 
 
 class Keyring:
-    """What a party shows and trusts at present.
+    """A party's present identity.
 
     >>> Keyring(Identity("bank", b"", b"", b"", 0)).look()
     []
@@ -33,14 +33,14 @@ class Keyring:
     ) -> None:
         self.identity = identity
         self.on_change: Callable[[], None] = lambda: None
-        """Called when another identity has taken the place of the one before."""
+        """Called after the identity was replaced."""
         self._read = read
         self._files = files
         self._used = self._seen = self._stamp()
         self._reminded_s = time.monotonic()
 
     async def run(self, tell: Callable[[str], None]) -> None:
-        """Look after the files until cancelled."""
+        """Check the files at intervals until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             before = self.identity
@@ -50,8 +50,10 @@ class Keyring:
                 self.on_change()
 
     def look(self) -> list[str]:
-        """Read the files again if they have changed, or if it is time for a reminder; what there
-        is to say of it. Files that are of no use leave everything as it was."""
+        """Reread the files if they have changed, or if a reminder is due; return what to tell.
+
+        Files that are invalid change nothing.
+        """
         before, self._seen = self._seen, self._stamp()
         changed = self._seen == before != self._used
         due = time.monotonic() - self._reminded_s > REMIND_S
@@ -68,7 +70,7 @@ class Keyring:
         return warnings
 
     def _stamp(self) -> Stamp:
-        """What changes when a file does."""
+        """A value that differs when any of the files has changed."""
         return tuple(_stamp(path) for path in self._files)
 
 

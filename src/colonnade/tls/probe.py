@@ -1,7 +1,7 @@
-"""Which certificate the active party shows, before it is dialled: gRPC does not tell a client.
+"""Fetches the active party's certificate before connecting, because gRPC does not show it.
 
-Only a passive party with a deny-list asks. What it finds, verified as gRPC would, is then the only
-certificate that gRPC is allowed to accept.
+Only a passive party with a deny-list needs this. The certificate is verified as gRPC would, and is
+then the only one that gRPC is told to trust.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _ANSWER_BYTES_MAX = 8192
 def shown_certificate(
     target: str, identity: Identity, name: str, proxy: Sequence[tuple[str, str | int]] = ()
 ) -> bytes:
-    """The certificate, as PEM, that `host:port` shows for a name; blocks for a few seconds.
+    """The certificate, as PEM, that `host:port` shows for a name; may block for seconds.
 
-    `proxy` is what `proxy_option` says of the target.
+    `proxy` is what `proxy_option` returns for the target.
     """
     context = ssl.create_default_context(cadata=identity.authority.decode())
-    # As gRPC verifies: an authority's certificate need not have every extension.
+    # As gRPC verifies: a CA's certificate need not have every extension.
     context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
@@ -50,7 +50,7 @@ def _connected(target: str, proxy: str | int | None) -> socket.socket:
         made.sendall("\r\n".join([*words, "", ""]).encode())
         answer = b""
         while b"\r\n\r\n" not in answer and len(answer) < _ANSWER_BYTES_MAX:
-            # One at a time: what comes after the answer belongs to TLS.
+            # One byte at a time: what comes after the answer belongs to TLS.
             if not (byte := made.recv(1)):
                 break
             answer += byte

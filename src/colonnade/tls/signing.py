@@ -1,4 +1,4 @@
-"""Certificates made and signed in memory; all keys are of the curve P-256."""
+"""Creates and signs certificates in memory; all keys use the curve P-256."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DAYS_MOST = 36_500
 CLOCKS_APART = timedelta(hours=1)
-"""How far a certificate is valid into the past, since the clocks of two hosts differ."""
+"""How far into the past a certificate is valid, because the clocks of two hosts differ."""
 USAGES = (
     "digital_signature",
     "content_commitment",
@@ -34,14 +34,14 @@ USAGES = (
 
 
 class Validity(NamedTuple):
-    """From when until when a certificate holds."""
+    """The period in which a certificate is valid."""
 
     since: datetime
     until: datetime
 
     @classmethod
     def of(cls, days: int, now: datetime | None) -> Validity:
-        """So many days from now; `now` stands in for the clock."""
+        """So many days from now; `now` replaces the clock in tests."""
         if not 1 <= days <= DAYS_MOST:
             raise RequestError(f"--days is {days}: it must be between 1 and {DAYS_MOST}")
         now = now or datetime.now(UTC)
@@ -49,7 +49,7 @@ class Validity(NamedTuple):
 
 
 def new_key() -> EllipticCurvePrivateKey:
-    """A private key from the operating system's randomness."""
+    """A new private key."""
     from cryptography.hazmat.primitives.asymmetric import ec
 
     return ec.generate_private_key(ec.SECP256R1())
@@ -63,7 +63,7 @@ def sign(
     validity: Validity,
     extensions: Extensions,
 ) -> x509.Certificate:
-    """A certificate with these extensions (each with whether it is critical) and the key ids."""
+    """A certificate with these extensions, each with whether it is critical, and the key ids."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -80,7 +80,7 @@ def sign(
 
 
 def authority_extensions() -> Extensions:
-    """What an authority may do: sign certificates of parties, and no further authorities."""
+    """The extensions of a CA, which may sign certificates of parties, but no further CAs."""
     from cryptography import x509
 
     return [
@@ -90,7 +90,7 @@ def authority_extensions() -> Extensions:
 
 
 def party_extensions(party: str, hosts: Sequence[str]) -> Extensions:
-    """What a party may do, and its names: as a party, as a DNS name, and its hosts."""
+    """The extensions of a party's certificate: usage, the party's URI and DNS name, its hosts."""
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -117,7 +117,7 @@ def _usage(*wanted: str) -> x509.KeyUsage:
 
 
 def ip_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The IP address that a text is, or None.
+    """The IP address in a string, or None.
 
     >>> ip_address("10.0.0.5"), ip_address("bank.example")
     (IPv4Address('10.0.0.5'), None)
@@ -137,14 +137,14 @@ def common_name(text: str) -> x509.Name:
 
 
 def pem(certificate: x509.Certificate) -> bytes:
-    """A certificate as text."""
+    """A certificate as PEM text."""
     from cryptography.hazmat.primitives.serialization import Encoding
 
     return certificate.public_bytes(Encoding.PEM)
 
 
 def key_pem(key: EllipticCurvePrivateKey) -> bytes:
-    """A private key as text, without a password."""
+    """A private key as PEM text, not encrypted."""
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
