@@ -12,7 +12,6 @@ from colonnade.learn.null import Record
 from colonnade.party.session import Seat, attend
 from colonnade.party.setup import Outcome
 from colonnade.party.world import Over
-from colonnade.record.checkpoints import MemoryStore
 from colonnade.record.history import History
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
@@ -21,6 +20,7 @@ from colonnade.run.setup import Contract
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Deliver, Drop, Envelope, Pass, Repeat, Verdict
 from colonnade.testing.lossy import LossyWorld
+from tests.stores import MemoryStore
 
 MS = 10**6
 METHODS = (

@@ -25,12 +25,12 @@ from colonnade.net.server import METHOD, SERVICE, Server
 from colonnade.net.session import Segment
 from colonnade.net.world import NetworkWorld
 from colonnade.party.session import Seat, attend
-from colonnade.record.checkpoints import MemoryStore
 from colonnade.run.setup import prepare
 from colonnade.tls.identity import Identity
 from tests import loop
 from tests.netrun import Quiet, identities
 from tests.small import Small, small
+from tests.stores import MemoryStore
 
 PATIENCE_S = 60
 _numbers = itertools.count(1000)

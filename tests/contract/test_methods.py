@@ -289,6 +289,14 @@ def test_a_count_that_would_keep_a_party_busy_for_ever_is_refused(table, words):
     assert len(str(refusal.value)) < 300
 
 
+def test_a_party_may_report_as_many_updates_as_it_may_do():
+    """The limit stands in two rooms that import nobody."""
+    from colonnade.policies import local
+    from colonnade.wire import messages
+
+    assert messages.UPDATES_MAX == local.UPDATES_MAX
+
+
 def test_flex_vfl_stops_at_so_many_updates_however_short_they_are():
     from dataclasses import replace
 

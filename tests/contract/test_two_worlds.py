@@ -8,13 +8,13 @@ import torch
 
 from colonnade import methods, simulate
 from colonnade.party.session import attend
-from colonnade.record.checkpoints import MemoryStore
 from colonnade.run.setup import prepare
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Drop, Pass
 from colonnade.testing.lossy import LossyWorld
 from tests.netrun import run_seats
 from tests.small import small, with_network
+from tests.stores import MemoryStore
 
 OPTIONS = {
     "fedbcd, sequential": {"name": "fedbcd", "updates": 3, "order": "sequential"},

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from colonnade.job.records import Job, Party, Train
 from colonnade.learn.null import Record
-from colonnade.record.checkpoints import MemoryStore
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
 from colonnade.run.clock import null_seats
 from colonnade.run.setup import Contract
 from colonnade.run.simulate import run_parties
 from colonnade.sim.kernel import Simulator
+from tests.stores import MemoryStore
 
 EVERY = 500
 PER_ROUND = {"bank": 8 + 16 + 24, "telco": 8 + 16}

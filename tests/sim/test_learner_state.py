@@ -18,9 +18,9 @@ from colonnade.learn.build import build_active, build_passive
 from colonnade.learn.optim import OPTIMIZERS, SCHEDULES
 from colonnade.learn.state import restore_view, view_state
 from colonnade.policies.view import Exchange, Role, View
-from colonnade.record.checkpoints import MemoryStore
 from colonnade.run.setup import prepare
 from tests.small import Small, small
+from tests.stores import MemoryStore
 
 ACTIVE = "p1"
 FILLING = 2

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from colonnade.errors import FailedError, RequestError
 from colonnade.record import checkpoints, sealed
-from colonnade.record.checkpoints import FileStore, MemoryStore
+from colonnade.record.checkpoints import FileStore
 from colonnade.record.durable import CheckpointError
 from colonnade.record.sealed import FORMAT, Header, pack, unpack
 from colonnade.record.tree import StateError
+from tests.stores import MemoryStore
 
 
 def tree(round: int) -> dict:

@@ -202,6 +202,7 @@ def test_texts(text, encoding):
         ("steps:scalar:2", "is no step"),
         ("steps:5=scalar:2", "let the first be 0"),
         ("steps:x=scalar:2", "'x' is not a whole number"),
+        ("ef+" * 5000 + "half", "an encoding within 20 others"),
     ],
 )
 def test_mistakes_are_named_with_their_cure(text, fault):

@@ -21,6 +21,9 @@ from colonnade.plugins import call, import_function
 
 _OUTSIDE = re.compile(r"(?P<name>[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*)(:(?P<rest>.*))?")
 
+DEPTH_MAX = 20
+"""The most encodings within one another: a job file from a partner may nest them without end."""
+
 Import = Callable[[str, list[str]], Encoding]
 """What to do with the name of an encoding from outside and the words that follow it."""
 
@@ -69,16 +72,22 @@ def outside_names(text: str) -> list[str]:
     return names
 
 
-def _parse(text: str, imported: Import) -> Encoding:
+def _parse(text: str, imported: Import, depth: int = 0) -> Encoding:
+    if depth > DEPTH_MAX:
+        raise RequestError(f"an encoding within {DEPTH_MAX} others: write it with fewer")
+
+    def parse_inner(part: str) -> Encoding:
+        return _parse(part, imported, depth + 1)
+
     text = text.strip()
     name, colon, rest = text.partition(":")
     prefix, plus, inner = name.partition("+")
     if plus:
         if prefix not in WRAPPERS:
             raise RequestError(f"nothing is called '{prefix}+': {nearest(prefix, WRAPPERS)}")
-        return WRAPPERS[prefix](inner + colon + rest, lambda part: _parse(part, imported))
+        return WRAPPERS[prefix](inner + colon + rest, parse_inner)
     if name in ENCODINGS:
-        return ENCODINGS[name](rest, lambda part: _parse(part, imported))
+        return ENCODINGS[name](rest, parse_inner)
     found, hint = _OUTSIDE.fullmatch(text), nearest(name, ENCODINGS)
     # A name that is nearly one of ours is a slip, and no module.
     if found is None or ("." not in name and hint.startswith("did")):

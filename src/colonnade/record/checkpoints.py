@@ -57,46 +57,6 @@ class Store(Protocol):
         ...
 
 
-class MemoryStore:
-    """Checkpoints in memory, written and read as those in files are.
-
-    >>> store = MemoryStore()
-    >>> store.save(80, {"round": 80})
-    >>> store.marks(), store.load(80)
-    ({80: ''}, {'round': 80})
-    """
-
-    def __init__(self, keep: int = KEEP) -> None:
-        self._keep = keep
-        self._line = Lineage()
-        self._saved: dict[int, tuple[str, bytes]] = {}
-
-    @property
-    def run(self) -> str:
-        """As it was begun."""
-        return self._line.run
-
-    def save(self, round: int, tree: Tree) -> None:
-        """Keep the bytes."""
-        data = b"".join(pack(Header(FORMAT, round=round), tree))
-        self._saved[round] = (self._line.attempt, data)
-        kept = self._line.retained(self.marks(), round, self._keep)
-        self._saved = {round: saved for round, saved in self._saved.items() if round in kept}
-
-    def load(self, round: int) -> Tree:
-        """Read the bytes."""
-        return unpack(self._saved[round][1])[1]
-
-    def marks(self) -> dict[int, str]:
-        """All of them."""
-        return {round: attempt for round, (attempt, _) in sorted(self._saved.items())}
-
-    def begin(self, run: str, attempt: str, start: int) -> None:
-        """Note it."""
-        assert not self._saved or run == self.run, "checkpoints of two runs do not mix"
-        self._line = Lineage(run, attempt, start)
-
-
 class _Noted(msgspec.Struct, frozen=True):
     """What a folder says of itself."""
 
