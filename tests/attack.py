@@ -1,6 +1,6 @@
 """The fuzzer's own process: it reads commands, one a line, and sends what was valid once.
 
-It stands for a party that has gone wrong, for strangers at the door, and for an active party that
+It stands for a party that has gone wrong, for strangers at the server, and for an active party that
 speaks nonsense. `tests/fuzz.py` starts it.
 """
 
@@ -36,7 +36,7 @@ FATAL = (asyncio.InvalidStateError, TimeoutError, ConnectionError, OSError)
 
 
 class Attacker:
-    """Everything that can be sent to a door."""
+    """Everything that can be sent to a server."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         hello = msgspec.json.decode((folder / "hello.json").read_bytes(), type=Hello)
@@ -93,7 +93,7 @@ class Attacker:
         return heard
 
     async def _join(self, call: Any, incarnation: int) -> int:
-        """Come to the door; the generation that is answered, if any."""
+        """Connect to the server; the generation that is answered, if any."""
         join = Segment(Kind.JOIN, 0, incarnation, flags=PROTOCOL)
         if self.random.random() < 0.15:
             await self._write(call, self.mutator.spoil(join))
@@ -130,9 +130,9 @@ class Attacker:
             self.sent += 1
             with suppress(*FATAL, ssl.SSLError):
                 async with asyncio.timeout(WAIT_S):
-                    await self._knock(host, int(port))
+                    await self._connect_raw(host, int(port))
 
-    async def _knock(self, host: str, port: int) -> None:
+    async def _connect_raw(self, host: str, port: int) -> None:
         draw = self.random.random()
         context = None if draw < 0.4 else self._context(with_certificate=draw > 0.6)
         name = None if context is None else "p1.colonnade.internal"

@@ -59,7 +59,7 @@ class Found:
     """What a fuzz came to."""
 
     read: Counter[str] = field(default_factory=Counter)
-    """Messages that really reached our code: at the door, and at passive parties."""
+    """Messages that really reached our code: at the server, and at passive parties."""
     sent: Counter[str] = field(default_factory=Counter)
     refusals: dict[str, int] = field(default_factory=dict)
     generation: int = 0
@@ -127,7 +127,7 @@ def fuzz(count: int, seed: int) -> Found:
     handler.emit = lambda record: noise.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger().addHandler(handler)
     reading = ServerStream.read, ClientStream.read
-    ServerStream.read = _counted(reading[0], found, "door")  # type: ignore[method-assign]
+    ServerStream.read = _counted(reading[0], found, "server")  # type: ignore[method-assign]
     ClientStream.read = _counted(reading[1], found, "client")  # type: ignore[method-assign]
     try:
         loop.run(_whole(count, seed, found))
@@ -169,7 +169,7 @@ async def _whole(count: int, seed: int, found: Found) -> None:
 
 
 async def _door(s: Scene, attack: Attack, count: int, found: Found) -> None:
-    """The active party's door, in three acts."""
+    """The active party's server, in three acts."""
     fixed = [await _start(s, "p1"), await _start(s, "p0")]
     active = fixed[0]
     send = partial(_send, found, attack, s)

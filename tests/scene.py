@@ -1,4 +1,4 @@
-"""A live job on loopback, in this process, to whose door anybody can come."""
+"""A live job on loopback, in this process, to whose server anybody can connect."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Taker:
 
 
 class Scene:
-    """The job, its door, and whoever takes part."""
+    """The job, its server, and whoever takes part."""
 
     def __init__(self, case: Small, extra: Sequence[str], emulation: Emulation | None) -> None:
         self.case, self.job = case, case.job
@@ -159,7 +159,7 @@ async def scene(
 
 @asynccontextmanager
 async def wire(address: str, identity: Identity, active: str) -> AsyncIterator[Callable[[], Any]]:
-    """A raw connection to a door: each call opens a stream on it."""
+    """A raw connection to a server: each call opens a stream on it."""
     grpc = tls.secure_grpc()
     options = [*tls.channel_options(active), *tls.proxy_option(address, os.environ)]
     credentials = tls.channel_credentials(identity)
@@ -179,7 +179,7 @@ async def wire(address: str, identity: Identity, active: str) -> AsyncIterator[C
 async def speak(
     address: str, identity: Identity, active: str, *said: Segment | bytes, wait_s: float = 10
 ) -> list[Segment]:
-    """Say something at a door, and hear what is answered until the stream ends, or for a while."""
+    """Send something to a server, and read the answers until the stream ends, or for a while."""
     grpc = tls.secure_grpc()
     heard: list[Segment] = []
     async with wire(address, identity, active) as open_stream:

@@ -120,7 +120,7 @@ def test_who_is_not_let_in(alliance, who):
             options = [*tls.channel_options("bank"), *tls.proxy_option(target, os.environ)]
             details = await call(target, credentials, options)
             assert "closed the connection as it began" in tls.explain(details, "bank")
-            # The door still opens for those who belong.
+            # The server still admits those who belong.
             assert await dial(active.port, unchecked(alliance / "telco")) == [35000]
             assert active.callers == ["telco"]
 
