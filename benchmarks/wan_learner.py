@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -23,26 +22,22 @@ from colonnade.party.active import Active
 from colonnade.party.passive import Passive
 from colonnade.party.session import Seat
 from colonnade.record.party_folder import PartyFolder
-from colonnade.run.join import Place, take_part
-from colonnade.run.participant import Participant, participant
+from colonnade.run.join import Participation
+from colonnade.run.setup import participant
 
 
-@dataclass(frozen=True)
-class Keeper(Participant):
-    """A participant that keeps its weights at the end of every so many rounds, and the instants."""
+class Keeper(Participation):
+    """A party that keeps its weights at the end of every so many rounds, and the instants."""
 
-    every: int = 10
-    weights: dict[str, torch.Tensor] = field(default_factory=dict)
-    closed_ns: dict[int, int] = field(default_factory=dict)
-    """By round, by the clock of the day; 0 is when the party's program was ready."""
+    def __init__(self, *given: Any, every: int) -> None:
+        super().__init__(*given)
+        self.every = every
+        self.weights: dict[str, torch.Tensor] = {}
+        self.closed_ns: dict[int, int] = {}
+        """By round, by the clock of the day; 0 is when the party's program was ready."""
 
-    @classmethod
-    def of(cls, made: Participant, every: int) -> Keeper:
-        own = {each.name: getattr(made, each.name) for each in fields(Participant)}
-        return cls(**own, every=every)
-
-    def seat(self, *common: Any) -> Seat:
-        seat = super().seat(*common)
+    def take_seat(self) -> Seat:
+        seat = super().take_seat()
         build = seat.build
 
         def building(world: Any, welcome: Any) -> Active | Passive:
@@ -70,9 +65,8 @@ def main() -> None:
     asked, job, identity = ask(parser)
     job = own_job(job, asked.me, None)
     made = participant(job, asked.me, Policy(shares_labels=True))
-    keeper = Keeper.of(made, asked.every)
-    address, folder = Address(asked.listen, asked.connect), PartyFolder(asked.out)
-    take_part(keeper, Place(address, identity, folder))
+    keeper = Keeper(made, PartyFolder(asked.out), every=asked.every)
+    keeper.run(Address(asked.listen, asked.connect), identity, None)
     save_file(keeper.weights, asked.out / "kept.safetensors")
     (asked.out / "kept.json").write_text(json.dumps(keeper.closed_ns))
 

@@ -20,8 +20,9 @@ import torch
 from colonnade.compress import plain
 from colonnade.job.files import load
 from colonnade.job.records import Costs, Job
-from colonnade.learn.build import DTYPES
+from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import Record
+from colonnade.learn.participant import DTYPES
 from colonnade.net.detector import FailureDetector, new_incarnation
 from colonnade.net.runner import Address, run_connected
 from colonnade.net.world import NetworkWorld
@@ -30,7 +31,6 @@ from colonnade.party.world import UNCHARGED, Work
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
 from colonnade.run.clock import null_seats
-from colonnade.run.setup import Contract
 from colonnade.tls.identity import Identity, load_identity
 from colonnade.units import duration_ns
 from colonnade.wire.messages import Embedding, Gradient
@@ -77,10 +77,10 @@ async def line(world: NetworkWorld, job: Job, width: int, window: int) -> list[f
 
 async def clock(world: NetworkWorld, job: Job, width: int, window: int) -> list[float]:
     """The job's own programs."""
-    sizes = Sizes(dict.fromkeys(job.parties, width), {"train": rows(job), "test": 0},
-                  DTYPES[job.train.dtype])  # fmt: skip
-    contract = Contract.of(job, rows(job), 0, sizes.widths)
-    seats = null_seats(contract, sizes, METRICS["accuracy"], Record())
+    counts = {"train": rows(job), "validation": 0, "test": 0}
+    sizes = Sizes(dict.fromkeys(job.parties, width), counts, DTYPES[job.train.dtype])
+    agreement = Agreement.of(job, sizes.rows, sizes.widths)
+    seats = null_seats(agreement, sizes, METRICS["accuracy"], Record())
     history = (await attend(world, seats[world.me])).history
     return [] if history is None else [row["time_s"] for row in history.rounds]
 

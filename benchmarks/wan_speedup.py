@@ -23,10 +23,10 @@ from safetensors import safe_open
 
 from benchmarks.parties import PORT, alliance, join_all, load_average
 from colonnade import simulate
-from colonnade.data.one_party import assemble_party
+from colonnade.data.party import assemble_party
 from colonnade.job.files import dumps, load
 from colonnade.job.records import Job
-from colonnade.learn.build import build_bottom
+from colonnade.learn.participant import build_bottom
 from colonnade.models.top import build_top
 from colonnade.units import show_bytes
 from tests.wan.net import Side, congestion_control, wan
@@ -203,13 +203,11 @@ class Measure:
 
     def __init__(self, job: Job, folder: Path) -> None:
         parts = {name: assemble_party(job, name) for name in job.parties}
-        self._bottoms = {
-            name: build_bottom(job, name, part.columns, None) for name, part in parts.items()
-        }
+        self._bottoms = {name: build_bottom(job, name, part, None) for name, part in parts.items()}
         labels = parts[job.active].labels
         assert labels is not None
         self._labels = torch.as_tensor(labels.test)
-        widths = {name: bottom.width for name, bottom in self._bottoms.items()}
+        widths = {name: width for name, (_, _, width, _) in self._bottoms.items()}
         self._top = build_top(job.top, widths, parts[job.active].classes or 0).eval()
         self._kept = {
             name: safe_open(folder / name / "kept.safetensors", "pt") for name in job.parties
@@ -220,11 +218,11 @@ class Measure:
         self._top.load_state_dict(self._weights(self._active, round, "top"))
         embeddings = []
         with torch.no_grad():
-            for name, bottom in self._bottoms.items():
-                assert bottom.build is not None and bottom.features is not None
-                module = bottom.build().eval()
+            for name, (build, features, _, _) in self._bottoms.items():
+                assert build is not None and features is not None
+                module = build().eval()
                 module.load_state_dict(self._weights(name, round, "bottom"))
-                embeddings.append(module(bottom.features["test"]))
+                embeddings.append(module(features["test"]))
             prediction = self._top(embeddings).argmax(dim=1)
         return (prediction == self._labels).double().mean().item()
 

@@ -8,19 +8,21 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 
 from colonnade.job.records import Job, Link, Network, Party, Train
+from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import Record
+from colonnade.party.outcome import Outcome
 from colonnade.party.session import Seat, attend
-from colonnade.party.setup import Outcome
 from colonnade.party.world import Over
 from colonnade.record.history import History
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
 from colonnade.run.clock import null_seats
-from colonnade.run.setup import Contract
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Deliver, Drop, Envelope, Pass, Repeat, Verdict
 from colonnade.testing.lossy import LossyWorld
 from tests.stores import MemoryStore
+
+ROWS = {"train": 20, "validation": 0, "test": 4}
 
 MS = 10**6
 METHODS = (
@@ -127,13 +129,13 @@ def play(seed: int) -> Played:
     """Run the job of a seed through its faults to its end."""
     job = draw_job(seed)
     parties = list(job.parties)
-    contract = Contract.of(job, 20, 4, dict.fromkeys(parties, 2))
-    sizes = Sizes(dict.fromkeys(parties, 2), {"train": 20, "test": 4}, top=((2, 2),))
+    agreement = Agreement.of(job, ROWS, dict.fromkeys(parties, 2))
+    sizes = Sizes(dict.fromkeys(parties, 2), ROWS, top=((2, 2),))
     stores = {name: MemoryStore() for name in parties}
     measured = Record([0.5] * 999, [{"test_loss": 0.5, "accuracy": 0.5}] * 99)
 
     def seated() -> dict[str, Seat]:
-        return null_seats(contract, sizes, METRICS["accuracy"], measured, stores)
+        return null_seats(agreement, sizes, METRICS["accuracy"], measured, stores)
 
     plan = draw_plan(seed, parties)
     simulator = Simulator(job, [plan.rule], LossyWorld, until_ns=300_000 * MS)
@@ -158,7 +160,7 @@ def play(seed: int) -> Played:
     for at_ns, name, down_ns in plan.crashes:
         simulator.call_at(at_ns, lambda n=name, d=down_ns: crash(n, d))
     simulator.run({name: _attend(simulator, seat, last) for name, seat in seats.items()})
-    return Played(job, contract.rounds, seats, simulator, last[job.active].history, stores)
+    return Played(job, agreement.rounds, seats, simulator, last[job.active].history, stores)
 
 
 def _keep(seat: Seat, last: dict[str, Outcome], settled: set[str]) -> None:

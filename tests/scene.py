@@ -25,7 +25,7 @@ from colonnade.net.server import METHOD, SERVICE, Server
 from colonnade.net.session import Segment
 from colonnade.net.world import NetworkWorld
 from colonnade.party.session import Seat, attend
-from colonnade.run.setup import prepare
+from colonnade.run.setup import prepare, seat
 from colonnade.tls.identity import Identity
 from tests import loop
 from tests.netrun import Quiet, identities
@@ -96,8 +96,8 @@ class Scene:
         self.stores = {name: MemoryStore() for name in case.job.parties}
 
     def seat(self, name: str, job: Job | None = None) -> Seat:
-        prepared = prepare(job or self.job, self.case.data, self.case.modules)
-        return prepared.seat(name, self.stores[name])
+        parties = prepare(job or self.job, self.case.data, self.case.modules)
+        return seat(parties[name], self.stores[name])
 
     async def start(
         self,

@@ -12,7 +12,7 @@ import pytest
 from colonnade import simulate
 from colonnade.record import events
 from colonnade.record.events import Evaluated, Event, RoundDone
-from colonnade.run.setup import prepare
+from colonnade.run.setup import prepare, seat
 from tests.netrun import run_seats
 from tests.small import small
 
@@ -51,8 +51,8 @@ def test_both_worlds_tell_the_same(method):
         simulate(case.job, case.data, case.modules, observers=[subscriber])
 
     def over_network(subscriber):
-        prepared = prepare(case.job, case.data, case.modules)
-        seats = {name: prepared.seat(name) for name in case.job.parties}
+        parties = prepare(case.job, case.data, case.modules)
+        seats = {name: seat(party) for name, party in parties.items()}
         run_seats(case.job, seats, [subscriber])
 
     simulated, first = told(in_simulator)

@@ -8,7 +8,7 @@ import torch
 
 from colonnade import methods, simulate
 from colonnade.party.session import attend
-from colonnade.run.setup import prepare
+from colonnade.run.setup import prepare, seat
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Drop, Pass
 from colonnade.testing.lossy import LossyWorld
@@ -55,8 +55,8 @@ def simulated(case):
 
 
 def seated(case):
-    prepared = prepare(case.job, case.data, case.modules)
-    return {name: prepared.seat(name, MemoryStore()) for name in case.job.parties}
+    parties = prepare(case.job, case.data, case.modules)
+    return {name: seat(party, MemoryStore()) for name, party in parties.items()}
 
 
 def networked(case):

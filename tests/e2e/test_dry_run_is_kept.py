@@ -11,7 +11,7 @@ from colonnade.job.party_file import own_job
 from colonnade.job.policy import Policy
 from colonnade.run.ceiling import ceiling
 from colonnade.run.forecast import forecast
-from colonnade.run.participant import participant
+from colonnade.run.setup import participant, seat
 from tests.netrun import run_seats
 
 SETS = [
@@ -36,7 +36,7 @@ def run(job):
     """Take part with every party, each knowing only its own; the parties, and what crossed."""
     policy = Policy(shares_labels=True)
     parties = {name: participant(own_job(job, name, None), name, policy) for name in job.parties}
-    seats = {name: party.seat() for name, party in parties.items()}
+    seats = {name: seat(party) for name, party in parties.items()}
     _, worlds = run_seats(job, seats)
     return parties, {name: world.ledger.entries() for name, world in worlds.items()}
 

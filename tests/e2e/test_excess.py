@@ -61,9 +61,9 @@ def test_a_width_that_would_fill_the_memory_is_refused_with_its_partys_name():
 def test_a_table_of_all_rows_must_fit_its_limit():
     c = case(method={"name": "vafl"})
     job = msgspec.structs.replace(c.job, limits=Limits(table_bytes=64 * 8 * 100))
-    contract = prepare(job, c.data, c.modules).contract
-    rows = contract.plan.rows
-    assert widest(job, contract.method, rows, contract.test_count) == 64 * 100 // rows
+    agreed = prepare(job, c.data, c.modules)["p1"].agreement()
+    rows = agreed.plan.rows
+    assert widest(job, agreed.method, rows, agreed.rows["test"]) == 64 * 100 // rows
 
 
 @pytest.mark.parametrize("guilty", ["p2", "p1"])

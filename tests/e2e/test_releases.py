@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -14,9 +16,8 @@ from colonnade.job.policy import Policy
 from colonnade.party.world import Regrouped
 from colonnade.record.chain import verify
 from colonnade.run.ceiling import ceiling
-from colonnade.run.participant import participant
 from colonnade.run.releases import Allowance, Counter, allowance
-from colonnade.run.setup import prepare
+from colonnade.run.setup import participant, prepare
 from colonnade.run.surroundings import PartyWorld
 from colonnade.wire.messages import Embedding, EvaluationEmbedding
 from tests import loop
@@ -47,8 +48,8 @@ def greedy(seat, at):
 
 def test_an_active_party_that_begins_again_and_again_gets_no_more_than_releases_max(monkeypatch):
     monkeypatch.setattr("tests.scene.NetworkWorld", PartyWorld)
-    setup = prepare((c := case()).job, c.data, c.modules).contract.setup("p2")
-    allowed = allowance(setup, Policy(releases_max=20))
+    party = prepare((c := case()).job, c.data, c.modules)["p2"]
+    allowed = allowance(replace(party, policy=Policy(releases_max=20)))
 
     async def whole():
         async with scene(c) as s:
@@ -93,8 +94,8 @@ def curious(seat, victim, seen):
 def test_evaluations_that_are_asked_again_and_again_are_bounded_over_all_attempts(monkeypatch):
     monkeypatch.setattr("tests.scene.NetworkWorld", PartyWorld)
     c = case(evaluate_every="6 rounds")
-    setup = prepare(c.job, c.data, c.modules).contract.setup("p2")
-    allowed, seen = allowance(setup, Policy()), []
+    party = prepare(c.job, c.data, c.modules)["p2"]
+    allowed, seen = allowance(party), []
     assert (allowed.needed, allowed.most, allowed.returns) == (12, 30, 3)
 
     async def whole():
@@ -129,9 +130,9 @@ def test_evaluations_have_a_bound_of_their_own():
 def test_the_schedule_is_what_evaluations_are_counted_against():
     job = load("digits", ["train.rounds=60", "train.checkpoint_every=10", "train.full_loss=true"])
     me = participant(job, "lab")
-    assert me.allowance().evaluations == ceiling(me)["EvaluationEmbedding"][0] == 3 * 2 + 1
+    assert allowance(me).evaluations == ceiling(me)["EvaluationEmbedding"][0] == 3 * 2 + 1
     never = participant(load("digits", ["train.rounds=60", "train.evaluate_every=never"]), "lab")
-    assert never.allowance().evaluations_most == 0
+    assert allowance(never).evaluations_most == 0
 
 
 def test_the_default_leaves_room_for_returns_and_the_dry_run_says_so():

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from colonnade.job.records import Job, Party, Train
+from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import Record
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
 from colonnade.run.clock import null_seats
-from colonnade.run.setup import Contract
 from colonnade.run.simulate import run_parties
 from colonnade.sim.kernel import Simulator
 from tests.stores import MemoryStore
+
+ROWS = {"train": 20, "validation": 0, "test": 4}
 
 EVERY = 500
 PER_ROUND = {"bank": 8 + 16 + 24, "telco": 8 + 16}
@@ -35,12 +37,12 @@ def test_a_checkpoint_grows_by_what_is_told_of_a_round_and_by_nothing_else():
         method={"name": "fedbcd", "updates": 5},
         train=Train(rounds=2 * EVERY + 1, batch_size=4, checkpoint_every=EVERY),
     )
-    contract = Contract.of(job, 20, 4, dict.fromkeys(job.parties, 2))
-    sizes = Sizes(dict.fromkeys(job.parties, 2), {"train": 20, "test": 4})
+    agreement = Agreement.of(job, ROWS, dict.fromkeys(job.parties, 2))
+    sizes = Sizes(dict.fromkeys(job.parties, 2), ROWS)
     measured = Record([0.5] * 9999, [{"test_loss": 0.5, "accuracy": 0.5}] * 999)
     stores = {name: Weighed() for name in job.parties}
-    seats = null_seats(contract, sizes, METRICS["accuracy"], measured, stores)
-    _, parties = run_parties(Simulator(job), seats, None)
+    seats = null_seats(agreement, sizes, METRICS["accuracy"], measured, stores)
+    _, parties = run_parties(Simulator(job), seats, agreement.widths)
     rows = len(parties[job.active].history.evaluations)
     for name, store in stores.items():
         once, twice = store.sizes

@@ -18,7 +18,7 @@ from colonnade.learn.build import build_active, build_passive
 from colonnade.learn.optim import OPTIMIZERS, SCHEDULES
 from colonnade.learn.state import restore_view, view_state
 from colonnade.policies.view import Exchange, Role, View
-from colonnade.run.setup import prepare
+from colonnade.run.setup import prepare, widths_of
 from tests.small import Small, small
 from tests.stores import MemoryStore
 
@@ -31,12 +31,14 @@ class Drive:
     """All parties of a job in one place, a round at a time."""
 
     def __init__(self, case: Small) -> None:
-        prepared = prepare(case.job, case.data, case.modules)
-        ground, bottoms = prepared.ground(), prepared.bottoms
-        self.method, self.plan = prepared.contract.method, prepared.contract.plan
-        self.active = build_active(ground, bottoms[ACTIVE], prepared.data.labels, prepared.metrics)
+        parties = prepare(case.job, case.data, case.modules)
+        active = parties[ACTIVE]
+        agreement = active.agreement(widths_of(parties))
+        self.method, self.plan = agreement.method, agreement.plan
+        self.active = build_active(active, agreement)
         self.passives = {
-            name: build_passive(ground, name, bottoms[name]) for name in case.job.passives
+            name: build_passive(parties[name], agreement, active.objective)
+            for name in case.job.passives
         }
         self.learners = {ACTIVE: self.active, **self.passives}
         count, share = len(self.learners), self.method.quorum.per_round(len(self.passives))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from colonnade import JobError, PartyError, simulate
@@ -30,10 +32,10 @@ def test_a_party_that_sends_ahead_of_its_window_is_refused(monkeypatch):
 
 
 def test_another_job_is_refused_before_any_data(monkeypatch):
-    from colonnade.run import setup as prepare
+    from colonnade.learn import participant
 
     case = small(3, rounds=3)
-    names = iter(["x", "y", "z"])
-    monkeypatch.setattr(prepare, "digest", lambda *_: next(names))
+    numbers = itertools.count()
+    monkeypatch.setattr(participant, "digest", lambda *_: str(next(numbers)))
     with pytest.raises(JobError, match="has another job"):
         simulate(case.job, case.data, case.modules)

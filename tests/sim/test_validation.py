@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from colonnade import methods, simulate
-from colonnade.party.schedule import Schedule
+from colonnade.learn.schedule import Schedule
 from colonnade.record.metrics import METRICS
 from tests.small import small, with_network
 

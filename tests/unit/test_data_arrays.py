@@ -4,8 +4,9 @@ import struct
 import numpy as np
 import pytest
 
-from colonnade.data.arrays import as_images, is_array, read_array
+from colonnade.data.arrays import as_images, read_array
 from colonnade.errors import DataError
+from colonnade.job.records import is_array
 
 
 def idx_bytes(array, code=0x08):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from colonnade.data.assemble import assemble
 from colonnade.data.fingerprint import fingerprint
-from colonnade.data.one_party import assemble_party
+from colonnade.data.party import assemble_party
 from colonnade.errors import DataError
 from colonnade.job import Job, Party, Train, load
 from colonnade.job.party_file import PartyFile, own_job

@@ -15,7 +15,7 @@ from colonnade.net.link import Emulation
 from colonnade.run import forecast as module
 from colonnade.run.assumed import assumed_objective
 from colonnade.run.forecast import forecast
-from colonnade.run.participant import participant
+from colonnade.run.setup import participant
 from colonnade.run.simulate import simulate
 from colonnade.tls.authority import create_authority, issue
 

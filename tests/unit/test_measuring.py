@@ -8,8 +8,7 @@ import pytest
 import colonnade as cn
 from colonnade.data.vertical import vertical
 from colonnade.errors import DataError
-from colonnade.run.participant import participant
-from colonnade.run.setup import prepare
+from colonnade.run.setup import participant, prepare
 
 RNG = np.random.default_rng(0)
 X, X_TEST = RNG.normal(size=(60, 4)), RNG.normal(size=(20, 4))
@@ -22,7 +21,7 @@ def ready(labels, test_labels, task=None, **train):
     held = {name: X_TEST[:, i : i + 2] for name, i in (("bank", 0), ("telco", 2))}
     data = vertical(features, labels, test_features=held, test_labels=test_labels, task=task,
                     validation=train.get("validation", 0.0))  # fmt: skip
-    return prepare(job, data)
+    return prepare(job, data)["bank"]
 
 
 ALL, ONE = np.arange(60) % 2, np.zeros(20, np.int64)

@@ -42,7 +42,7 @@ def no_data(monkeypatch):
     def read(*_: object) -> None:
         raise AssertionError("data was read")
 
-    for name in ("assemble", "one_party"):
+    for name in ("assemble", "party"):
         monkeypatch.setattr(import_module(f"colonnade.data.{name}"), "load", read)
 
 
@@ -106,7 +106,9 @@ def test_a_model_of_one_s_own_that_cannot_be_called_is_refused(module):
     with pytest.raises(cn.JobError, match="missing a required argument: 'depth'"):
         cn.simulate(cn.load("digits", ["parties.lab.model={name='own_module:tower'}"]))
     with pytest.raises(cn.JobError, match="called with the list of embedding widths"):
-        cn.simulate(cn.load("digits", ["top.kind=module", "top.module=own_module:head"]))
+        cn.simulate(
+            cn.load("digits", ["top.kind=module", "top.hidden=[]", "top.module=own_module:head"])
+        )
 
 
 class Sum(nn.Module):

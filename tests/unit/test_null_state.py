@@ -10,8 +10,8 @@ from colonnade import methods
 from colonnade.job import Train
 from colonnade.learn.learner import Aggregate
 from colonnade.learn.null import NullActive, NullPassive
+from colonnade.learn.schedule import Schedule
 from colonnade.party.evaluation import Evaluations
-from colonnade.party.schedule import Schedule
 from colonnade.policies.view import Exchange
 from colonnade.record.metrics import choose
 from colonnade.record.sizes import Sizes

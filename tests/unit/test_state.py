@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from colonnade.learn.contents import Forward, Share, Shared
-from colonnade.learn.state import _SAVED, DEPTH_MAX, restore_view, view_state
+from colonnade.learn.state import _SAVED, restore_view, view_state
 from colonnade.packed import LongList
 from colonnade.policies.view import EFFORT, Exchange, Role, View, Window
-from colonnade.record.tree import StateError, decode, encode, moved
+from colonnade.record.tree import DEPTH_MAX, StateError, decode, encode, moved
 from colonnade.wire.messages import Buffer, Packed
 
 NUMBERS = [np.dtype(code).name for code in "?BHILbhilefd"]

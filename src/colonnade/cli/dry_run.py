@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from colonnade.job.party_file import PartyFile
     from colonnade.job.policy import Policy
     from colonnade.job.records import Job, Steps
+    from colonnade.learn.participant import Participant
     from colonnade.run.forecast import Forecast
-    from colonnade.run.participant import Participant
 
     Report = dict[str, Any]
 
@@ -81,10 +81,10 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
         "rounds": found.rounds,
         "per_epoch": found.per_epoch,
         "batch_size": job.train.batch_size,
-        "rows": party.part.train_count,
-        "validation_rows": party.part.validation_count,
-        "test_rows": party.part.test_count,
-        "width": party.bottom.width,
+        "rows": party.data.train_count,
+        "validation_rows": party.data.validation_count,
+        "test_rows": party.data.test_count,
+        "width": party.width,
         "dtype": job.train.dtype,
         "listen": line.listen,
         "connect": line.connect,
@@ -105,7 +105,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
 
 def _take_seat(job: Job, me: str, policy: Policy) -> tuple[Participant, str | None]:
     """The party, and why its policy refuses the job; all other faults are raised."""
-    from colonnade.run.participant import participant
+    from colonnade.run.setup import participant
 
     try:
         return participant(job, me, policy), None
@@ -114,7 +114,7 @@ def _take_seat(job: Job, me: str, policy: Policy) -> tuple[Participant, str | No
 
 
 def _batch_min(party: Participant) -> int:
-    size, rows = party.job.train.batch_size, party.part.train_count
+    size, rows = party.job.train.batch_size, party.data.train_count
     return size if party.job.train.drop_last else rows % size or size
 
 
@@ -160,23 +160,22 @@ def _totals(found: Forecast) -> dict[str, dict[str, int]]:
 def _limits(party: Participant, found: Forecast, policy: Policy) -> dict[str, dict[str, Any]]:
     """What the policy says, and what the job would have; None is no limit."""
     from colonnade.job.kinds import kinds
-    from colonnade.policies.view import Role
+    from colonnade.run.releases import allowance
 
-    role = Role.ACTIVE if party.leads else Role.PASSIVE
     sends, receives = kinds(party.method, party.job.train).of(party.job.parties[party.me].role)
     asked: dict[str, Any] = {
         "kinds": sends,
         "receive": receives,
         "batch_min": _batch_min(party),
-        "width_max": party.bottom.width,
-        "rounds_max": party.contract(found.widths).setup(party.me).view(role).rounds,
+        "width_max": party.width,
+        "rounds_max": party.agreement().view(party.me).rounds,
         "peers": [name for name in party.job.parties if name != party.me],
     }
     said = {field: getattr(policy, field) for field in asked}
     if party.leads:
         asked["shares_labels"], said["shares_labels"] = "Labels" in sends, policy.shares_labels
     else:
-        allowed = party.allowance()
+        allowed = allowance(party)
         asked["releases_max"], said["releases_max"] = allowed.needed, allowed.most
     return {
         field: {"says": sorted(s) if isinstance(s, frozenset) else s, "job": asked[field]}
@@ -187,7 +186,8 @@ def _limits(party: Participant, found: Forecast, policy: Policy) -> dict[str, di
 def _notes(party: Participant, found: Forecast) -> list[str]:
     """What had to be assumed, and what may turn out otherwise."""
     from colonnade.compress import plain
-    from colonnade.run.naming import own_method
+    from colonnade.learn.agreement import own_method
+    from colonnade.run.releases import allowance
 
     job, me, shares = party.job, party.me, party.method.exchange.shares_labels
     compressed = own_method(party.method, job, me).compress.embedding != plain()
@@ -210,7 +210,7 @@ def _notes(party: Participant, found: Forecast) -> list[str]:
         "at most: what can leave of the data in one run, whatever the active party asks for": (
             not party.leads
         ),
-        party.allowance().sentence(): not party.leads,
+        allowance(party).sentence(): not party.leads,
         ON_TOP: True,
     }
     return [note for note, holds in notes.items() if holds]

@@ -176,9 +176,9 @@ def _speak(
     from colonnade.cli import screen
     from colonnade.data.scale import remarks
     from colonnade.job.terms import identity, terms
-    from colonnade.run.join import Joined, Place, take_part
+    from colonnade.run.join import Joined, take_part
     from colonnade.run.naming import check_names
-    from colonnade.run.participant import participant
+    from colonnade.run.setup import participant
 
     composition = check_names(crew.job, [crew.me]).composition()
     folder.refuse_others(crew.me, identity(terms(crew.job, composition)))
@@ -187,11 +187,10 @@ def _speak(
         return Joined("complete", folder.path, folder.rounds)
     party = crew.distribute(participant(_seeded(crew.job, crew.me, folder), crew.me, file.policy))
     reporter = Reporter(screen.stderr(), folder.path / "log.txt", host.quiet, host.launched)
-    for remark in remarks({crew.me: party.part.columns}, party.part.labels):
+    for remark in remarks({crew.me: party.data.columns}, party.data.labels):
         reporter.say(remark)
     try:
-        place = Place(host.address, host.keyring, folder, line, [reporter])
-        return take_part(party, place)
+        return take_part(party, host.address, host.keyring, folder, line, [reporter])
     except StoppedError as stop:
         reporter.ended(str(stop))
         raise StoppedError(f"{stop}; the same command goes on from there") from None

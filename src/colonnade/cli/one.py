@@ -65,18 +65,16 @@ def simulate(
 def _follow(job: Job, threads: int, quiet: bool) -> tuple[Run, list[str]]:
     from colonnade.cli import screen
     from colonnade.cli.progress import follow_run
-    from colonnade.run.setup import prepare
+    from colonnade.run.setup import prepare, remarks
     from colonnade.run.simulate import simulate_prepared
 
-    prepared = prepare(job)
-    rounds, remarks = prepared.contract.rounds, prepared.remarks()
-    for remark in remarks:
+    parties = prepare(job)
+    rounds, found = parties[job.active].agreement().rounds, remarks(parties)
+    for remark in found:
         screen.stderr().print(remark)
     with follow_run(screen.stderr(), rounds, quiet) as observer, screen.ctrl_c() as stopped:
-        run = simulate_prepared(
-            prepared, observers=[observer], should_stop=stopped, threads=threads
-        )
-    return run, remarks
+        run = simulate_prepared(parties, observers=[observer], should_stop=stopped, threads=threads)
+    return run, found
 
 
 def _show(run: Run, as_json: bool) -> None:

@@ -6,7 +6,7 @@ May import job.
 from colonnade.data.assemble import assemble
 from colonnade.data.batches import BatchPlan, Permutation, held_out
 from colonnade.data.named import Dataset, load
-from colonnade.data.one_party import Part, assemble_party
+from colonnade.data.party import PartyData, assemble_party
 from colonnade.data.preprocess import Preprocessor
 from colonnade.data.vertical import Columns, Labels, VerticalData, vertical
 
@@ -15,7 +15,7 @@ __all__ = [
     "Columns",
     "Dataset",
     "Labels",
-    "Part",
+    "PartyData",
     "Permutation",
     "Preprocessor",
     "VerticalData",

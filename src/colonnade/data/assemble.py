@@ -2,14 +2,14 @@
 
 A job names a data set, whose columns or image parts the parties share out among themselves; or
 each party brings its own file. Every party's part is read as that party alone would read it
-(`colonnade.data.one_party`); here they are checked against each other as well.
+(`colonnade.data.party`); here they are checked against each other as well.
 """
 
 from __future__ import annotations
 
 from colonnade.data.named import load
-from colonnade.data.one_party import Part, check_counts, from_files, from_named, read_files
 from colonnade.data.own import check_aligned
+from colonnade.data.party import PartyData, check_counts, from_files, from_named, read_files
 from colonnade.data.vertical import VerticalData
 from colonnade.errors import DataError
 from colonnade.job.records import Job
@@ -36,12 +36,12 @@ def assemble(job: Job) -> VerticalData:
     )
 
 
-def _from_named(job: Job, name: str) -> dict[str, Part]:
+def _from_named(job: Job, name: str) -> dict[str, PartyData]:
     dataset = load(name)
     return {party: from_named(job, party, dataset) for party in job.parties}
 
 
-def _from_files(job: Job) -> dict[str, Part]:
+def _from_files(job: Job) -> dict[str, PartyData]:
     _check_test_files(job)
     files = {name: read_files(job, name) for name in job.parties}
     check_aligned([own.train for own in files.values()])

@@ -51,6 +51,11 @@ class Columns:
         return {"train": self.train, "validation": kept, "test": self.test}[split]
 
     @property
+    def preprocessing(self) -> str | None:
+        """How a table became numbers, as JSON; None when there was no table."""
+        return None if self.preprocessor is None else self.preprocessor.to_json()
+
+    @property
     def shape(self) -> tuple[int, ...] | None:
         """The shape of one row; None for a party without features."""
         return None if self.train is None else self.train.shape[1:]

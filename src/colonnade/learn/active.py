@@ -43,7 +43,7 @@ class TorchActive(TorchLearner):
         super().__init__(*common)
         self.has_features = self._features is not None
         self._order = order
-        self._me = self._place.party
+        self._me = self._party.me
         self._widths = widths
         self._objective = objective
         self._labels = labels
@@ -52,14 +52,14 @@ class TorchActive(TorchLearner):
         self._metrics = metrics
         self._tables = {
             peer: torch.zeros(
-                len(labels["train"]), width, dtype=self._place.dtype, device=self._device
+                len(labels["train"]), width, dtype=self._party.dtype, device=self._device
             )
             for peer, width in widths.items()
             if self._method.quorum.remembers
         }
         """Every training row's last embedding of every passive party."""
         self._encoders = {
-            peer: replies[peer].encoder(Key(self._place.job_seed, self._me, "gradient", peer))
+            peer: replies[peer].encoder(Key(self._party.job.seed, self._me, "gradient", peer))
             for peer in widths
         }
 
@@ -83,7 +83,7 @@ class TorchActive(TorchLearner):
         widths = {**self._widths, self._me: self.width}
         embeddings = [
             torch.zeros(
-                rows, widths[name], dtype=self._place.dtype, device=self._device
+                rows, widths[name], dtype=self._party.dtype, device=self._device
             ).requires_grad_()
             for name in self._order
         ]

@@ -13,13 +13,13 @@ from torch.func import functional_call
 from colonnade.compress import Key, Occasion, plain
 from colonnade.data.splits import Split
 from colonnade.errors import BreachError
+from colonnade.learn.agreement import Agreement
 from colonnade.learn.columns import Columns
 from colonnade.learn.contents import Forward
 from colonnade.learn.learner import Reply, Rows
-from colonnade.learn.place import Place
+from colonnade.learn.participant import Participant
 from colonnade.learn.received import received
 from colonnade.learn.trainer import Randomness, Trainer, evaluating
-from colonnade.methods.method import Method
 from colonnade.policies.view import Exchange
 from colonnade.record.tree import Tree, Weights, moved
 from colonnade.wire.messages import Gradient, Labels, Packed
@@ -36,24 +36,23 @@ class TorchLearner:
     def __init__(
         self,
         modules: Mapping[str, nn.Module],
-        features: Mapping[Split, torch.Tensor] | None,
         trainer: Trainer,
-        method: Method,
-        width: int,
-        place: Place,
+        party: Participant,
+        agreement: Agreement,
     ) -> None:
-        self.width = width
-        self.device = str(place.device)
-        self._place = place
+        features = party.features
+        self.width = party.width
+        self.device = str(party.device)
+        self._party = party
         self._modules = modules
         self._features = features
         self._columns = None if features is None else Columns(features["train"])
         self._trainer = trainer
-        self._method = method
-        self._device = place.device
+        self._method = agreement.methods[party.me]
+        self._device = party.device
         self._kept: dict[int, Weights] = {}
         self._best: int = -1
-        self._random = Randomness(modules.values(), place.secret_seed, place.device)
+        self._random = Randomness(modules.values(), party.seed, party.device)
 
     def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
         """The bottom model on a batch, in training mode."""
@@ -172,7 +171,7 @@ class TorchLearner:
         self, packed: Packed, shape: tuple[int, ...], sender: str, finite: bool = True
     ) -> torch.Tensor:
         """A tensor from the wire, once it is what is due."""
-        return received(packed, shape, self._place.dtype, sender, finite).to(self._device)
+        return received(packed, shape, self._party.dtype, sender, finite).to(self._device)
 
 
 class TorchPassive(TorchLearner):
@@ -180,7 +179,7 @@ class TorchPassive(TorchLearner):
 
     def __init__(self, *common: Any) -> None:
         super().__init__(*common)
-        key = Key(self._place.job_seed, self._place.party, "embedding")
+        key = Key(self._party.job.seed, self._party.me, "embedding")
         self._encoder = self._method.compress.embedding.encoder(key)
         self._importance: torch.Tensor | None = None
         """How much each column of the embedding mattered when a gradient last came."""
@@ -203,10 +202,10 @@ class TorchPassive(TorchLearner):
         """The gradient of a batch."""
         if not isinstance(reply, Gradient):
             raise self._breach(f"a {type(reply).__name__} where a Gradient is due")
-        return self._received(reply.tensor, (len(rows), self.width), self._place.active)
+        return self._received(reply.tensor, (len(rows), self.width), self._party.job.active)
 
     def _breach(self, what: str) -> BreachError:
-        return BreachError(self._place.active, f"{self._place.active} sent {what}")
+        return BreachError(self._party.job.active, f"{self._party.job.active} sent {what}")
 
     def learn_labels(self, message: Labels) -> None:
         """A party that gets gradients has no use for labels and takes none."""
@@ -256,10 +255,12 @@ class TorchPassive(TorchLearner):
         assert self._features is not None
         bottom = (self.recall() if best else self._modules)["bottom"]
         use = Occasion(round, importance=self._importance)
-        encoding = plain() if self._place.evaluates_plain else self._method.compress.embedding
+        encoding = (
+            plain() if self._party.job.train.evaluate_plain else self._method.compress.embedding
+        )
         pieces = []
         for start in range(0, len(self._features[split]), EVALUATION_ROWS):
-            key = Key(self._place.job_seed, self._place.party, "evaluation", f"{split} {start}")
+            key = Key(self._party.job.seed, self._party.me, "evaluation", f"{split} {start}")
             embedding = self._embed(bottom, split, start)
             pieces.append((start, encoding.encoder(key).encode(embedding, use)))
         return pieces

@@ -7,7 +7,7 @@ reuse the one that came. The price is that it sees the labels, and everybody's e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -44,24 +44,21 @@ class SnapshotPassive(TorchPassive):
     def __init__(
         self,
         *common: Any,
-        order: Sequence[str],
         widths: Mapping[str, int],
         objective: Objective,
         top: nn.Module,
-        train_count: int,
     ) -> None:
         super().__init__(*common)
         check_top(top)
-        self._order = order
+        self._order = tuple(widths)
         self._widths = widths
         self._objective = objective
         self._top = top
-        self._train_count = train_count
         self._labels: torch.Tensor | None = None
         self._sample_weights: torch.Tensor | None = None
         # The top model's dropout is drawn here too.
         drawing = (*self._modules.values(), top)
-        self._random = Randomness(drawing, self._place.secret_seed, self._device)
+        self._random = Randomness(drawing, self._party.seed, self._device)
 
     def _memory(self) -> dict[str, Tree]:
         return super()._memory() | {"labels": self._labels, "weights": self._sample_weights}
@@ -75,8 +72,8 @@ class SnapshotPassive(TorchPassive):
         """Keep the labels of the training rows."""
         if len(message.weights) > 1:
             raise self._breach("the weights of the rows more than once")
-        due = self._objective.prepare(torch.zeros(self._train_count), self._place.dtype)
-        active = self._place.active
+        due = self._objective.prepare(torch.zeros(self._party.data.train_count), self._party.dtype)
+        active = self._party.job.active
         labels = received(message.labels, tuple(due.shape), due.dtype, active)
         if self._objective.task != "regression" and labels.numel():
             low, high = labels.aminmax()
@@ -90,7 +87,7 @@ class SnapshotPassive(TorchPassive):
         """The others' embeddings and the top model of a round."""
         if not isinstance(reply, Snapshot):
             raise self._breach(f"a {type(reply).__name__} where a Snapshot is due")
-        others = tuple(name for name in self._order if name != self._place.party)
+        others = tuple(name for name in self._order if name != self._party.me)
         names = [name for name, _ in self._top.named_parameters()]
         if reply.parties != others or len(reply.embeddings) != len(others):
             raise self._breach(f"a snapshot of {', '.join(reply.parties)} where {others} is due")
@@ -98,7 +95,7 @@ class SnapshotPassive(TorchPassive):
             raise self._breach(
                 f"a top model of {len(reply.top)} tensors where {len(names)} are due"
             )
-        sender = self._place.active
+        sender = self._party.job.active
         embeddings = {
             name: self._received(packed, (len(rows), self._widths[name]), sender)
             for name, packed in zip(others, reply.embeddings, strict=True)
@@ -115,7 +112,7 @@ class SnapshotPassive(TorchPassive):
         shared: Shared = exchange.reply
         assert self._labels is not None, "the labels come before the first snapshot"
         leaf = embedding.detach().requires_grad_()
-        embeddings = shared.embeddings | {self._place.party: leaf}
+        embeddings = shared.embeddings | {self._party.me: leaf}
         ordered = [embeddings[name] for name in self._order]
         index = index_of(exchange.rows, self._device)
         weights = self._sample_weights
@@ -138,7 +135,7 @@ class SnapshotActive(TorchActive):
     def __init__(self, *common: Any, **parts: Any) -> None:
         super().__init__(*common, **parts)
         check_top(self._modules["top"])
-        compress, seed = self._method.compress, self._place.job_seed
+        compress, seed = self._method.compress, self._party.job.seed
         self._own_encoder = compress.embedding.encoder(Key(seed, self._me, "embedding"))
         self._top_encoders = [
             compress.top.encoder(Key(seed, self._me, "top", str(number)))

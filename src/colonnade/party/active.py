@@ -11,16 +11,18 @@ from functools import partial
 from typing import Any
 
 from colonnade.errors import NotFiniteError
+from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import ActiveLearner
 from colonnade.party.active_work import ActiveWork
 from colonnade.party.barrier import Rest
 from colonnade.party.evaluation import Evaluations
 from colonnade.party.intake import accept, waiting_for
+from colonnade.party.outcome import Outcome
 from colonnade.party.scoring import ask_test, judge
-from colonnade.party.setup import Outcome, Setup
 from colonnade.party.warmup import Uploads, rehearse
 from colonnade.party.world import Work, World
-from colonnade.policies.view import Exchange, Role
+from colonnade.policies.view import Exchange
+from colonnade.record.checkpoints import Store
 from colonnade.record.events import Event, RoundDone
 from colonnade.record.history import History
 from colonnade.wire.fault import Fault
@@ -36,20 +38,21 @@ class Active(ActiveWork):
     def __init__(
         self,
         world: World,
-        setup: Setup,
+        agreement: Agreement,
         learner: ActiveLearner,
         evaluations: Evaluations,
+        store: Store | None = None,
     ) -> None:
-        super().__init__(world, setup, Role.ACTIVE)
+        super().__init__(world, agreement, store)
         self.learner = learner
         self.evaluations = evaluations
-        self.history = History(setup.plan.per_epoch)
+        self.history = History(agreement.plan.per_epoch)
         self.view.meet(world.peers)
         self.rest = Rest(self)
         self.inbox: dict[tuple[str, int], Packed] = {}
         """Embeddings that wait, by party and round, in the order in which they came."""
         self.view.waiting = self.inbox.keys()
-        self.uploads = Uploads(setup, world.peers)
+        self.uploads = Uploads(agreement, world.peers)
         self.ahead: Exchange | None = None
         """The next round's exchange, with the own forward pass done."""
         self.owed: Exchange | None = None
@@ -67,7 +70,7 @@ class Active(ActiveWork):
 
     async def run(self) -> Outcome:
         """Prepare, loop, end the job for everybody."""
-        if self.setup.start == 0:
+        if self.agreement.start == 0:
             await self._prepare()
         while not await self._act():
             if self.world.pending():
@@ -107,7 +110,7 @@ class Active(ActiveWork):
     async def _prepare(self) -> None:
         """What the method wants done before the first round."""
         parts = (Work.TOP, Work.FORWARD, Work.BACKWARD)[: 3 if self.learner.has_features else 1]
-        await rehearse(self.world, self.setup, self.learner, self.view, parts)
+        await rehearse(self.world, self.agreement, self.learner, self.view, parts)
         while self.uploads.missing():
             await self.receive()
 
@@ -220,7 +223,7 @@ class Active(ActiveWork):
         self.losses.append(loss)
         if completes is not None or not math.isfinite(loss):
             mean = sum(self.losses) / len(self.losses)
-            done = self.view.round, self.setup.rounds
+            done = self.view.round, self.agreement.rounds
             self.tell(RoundDone(self.world.me, self.world.now(), *done, mean))
             self.losses.clear()
 

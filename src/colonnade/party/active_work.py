@@ -19,7 +19,7 @@ class ActiveWork(Program):
 
     async def begin(self, round: int) -> Exchange:
         """The own forward pass of a round."""
-        exchange = Exchange(round, self.setup.plan.batch(round))
+        exchange = Exchange(round, self.agreement.plan.batch(round))
         exchange.forward = await self.forward(exchange)
         return exchange
 

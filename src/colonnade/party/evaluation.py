@@ -14,7 +14,7 @@ from colonnade.errors import BreachError
 from colonnade.job.records import Train
 from colonnade.learn.passive import EVALUATION_ROWS
 from colonnade.learn.received import excess
-from colonnade.party.schedule import Schedule
+from colonnade.learn.schedule import Schedule
 from colonnade.record.metrics import Metric
 from colonnade.record.tree import Tree
 from colonnade.wire.fault import Fault

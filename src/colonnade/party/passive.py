@@ -11,13 +11,15 @@ from functools import partial
 from typing import Any
 
 from colonnade.errors import BreachError, PartyError
+from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import PassiveLearner
+from colonnade.party.outcome import REASONS, Outcome
 from colonnade.party.program import Program
 from colonnade.party.questions import Questions
-from colonnade.party.setup import REASONS, Outcome, Setup
 from colonnade.party.warmup import rehearse, upload
 from colonnade.party.world import Work, World
 from colonnade.policies.view import Exchange, Role
+from colonnade.record.checkpoints import Store
 from colonnade.record.events import RoundDone
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import (
@@ -41,8 +43,14 @@ class Passive(Program):
 
     learner: PassiveLearner
 
-    def __init__(self, world: World, setup: Setup, learner: PassiveLearner) -> None:
-        super().__init__(world, setup, Role.PASSIVE)
+    def __init__(
+        self,
+        world: World,
+        agreement: Agreement,
+        learner: PassiveLearner,
+        store: Store | None = None,
+    ) -> None:
+        super().__init__(world, agreement, store)
         self.learner = learner
         (self.active,) = world.peers
         self.yields = self.method.local.yields(Role.PASSIVE)
@@ -51,7 +59,7 @@ class Passive(Program):
         self.in_flight: dict[int, Exchange] = {}
         self.replies: deque[Exchange] = deque()
         in_step = self.method.quorum.in_step
-        self.questions = Questions(setup.schedule, self.active, in_step)
+        self.questions = Questions(agreement.schedule, self.active, in_step)
         self.reopens = False
         """After a rest: as many batches as the window holds are sent at once."""
         self.barriers: deque[Barrier] = deque()
@@ -61,10 +69,10 @@ class Passive(Program):
 
     async def run(self) -> Outcome:
         """Prepare, loop, and hand over what was learnt."""
-        if self.setup.start == 0:
-            await upload(self.world, self.setup, self.learner)
+        if self.agreement.start == 0:
+            await upload(self.world, self.agreement, self.learner)
             parts = (Work.FORWARD, Work.BACKWARD)
-            await rehearse(self.world, self.setup, self.learner, self.view, parts)
+            await rehearse(self.world, self.agreement, self.learner, self.view, parts)
         while not await self._act():
             if self.world.pending():
                 await self._drain()
@@ -154,7 +162,7 @@ class Passive(Program):
             await self._update_locally(exchange)
         else:
             if self.learner.foresees and self._goes_on():
-                self.learner.foresee(self.setup.plan.batch(view.sent))
+                self.learner.foresee(self.agreement.plan.batch(view.sent))
             received = await self.world.receive(waiting_for=self._waiting_for)
             assert received is not None
             self._accept(received[1])
@@ -214,7 +222,7 @@ class Passive(Program):
 
     async def _send_next(self) -> None:
         view = self.view
-        exchange = Exchange(view.sent, self.setup.plan.batch(view.sent))
+        exchange = Exchange(view.sent, self.agreement.plan.batch(view.sent))
         exchange.forward = await self._forward(exchange, stash=self.stashes)
         packed = await self.world.compute(lambda: self.learner.pack(exchange), Work.CODEC)
         self.in_flight[view.sent] = exchange

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade.errors import StoppedError
+from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import Learner
 from colonnade.learn.state import restore_view, view_state
 from colonnade.party.checkpoint_rounds import Cuts
-from colonnade.party.setup import Outcome, Setup
+from colonnade.party.outcome import Outcome
 from colonnade.party.world import Work, World
 from colonnade.policies.view import Role
+from colonnade.record.checkpoints import Store
 from colonnade.record.history import History
 from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
@@ -22,18 +24,20 @@ class Program:
     learner: Learner
     history: History | None = None
 
-    def __init__(self, world: World, setup: Setup, role: Role) -> None:
+    def __init__(self, world: World, agreement: Agreement, store: Store | None) -> None:
         self.world = world
-        self.setup = setup
-        self.method = setup.method
-        self.view = setup.view(role)
+        self.agreement = agreement
+        self.store = store
+        """Where to save; a party without one comes to rest all the same, since the others do."""
+        self.method = agreement.method
+        self.view = agreement.view(world.me)
+        role = self.view.role
         self.holds = self.method.local.holds(role)
         self.closed = 0
         """The rounds whose holding updates are done."""
-        every = (
-            setup.checkpoint_every if self.method.quorum.in_step or role is Role.ACTIVE else None
-        )
-        self.cuts = Cuts(every, setup.start)
+        every = agreement.job.train.checkpoint_every
+        in_step = self.method.quorum.in_step or role is Role.ACTIVE
+        self.cuts = Cuts(every if in_step else None, agreement.start)
         self.asked_to_leave = False
 
     def outcome(self, reason: str, fault: Fault | None = None) -> Outcome:
@@ -45,7 +49,7 @@ class Program:
         """What the party has when all is done; the weights of the best round are known."""
 
         def settled() -> Outcome:
-            self.learner.settle(best, judged=self.setup.rounds)
+            self.learner.settle(best, judged=self.agreement.rounds)
             return self.outcome(reason, fault)
 
         return await self.world.compute(settled, Work.SAVE)
@@ -68,10 +72,10 @@ class Program:
 
     async def save(self, round: int, ledger: Ledger, leaving: str) -> None:
         """At rest: save, and stop if that was the plan."""
-        store = self.setup.store
+        store = self.store
         if store is not None:
             await self.world.compute(lambda: store.save(round, self.state(ledger)), Work.SAVE)
         if leaving == self.world.me:
             raise StoppedError(f"stopped as planned after round {round}: {self.world.stopping}")
-        if leaving and self.setup.stops_together:
+        if leaving and self.agreement.job.recovery.on_stop == "stop":
             raise StoppedError(f"stopped after round {round}, because {leaving} stopped")

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Collection
 
 from colonnade.errors import BreachError
-from colonnade.party.schedule import Schedule
+from colonnade.learn.schedule import Schedule
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import Evaluate
 

@@ -17,8 +17,8 @@ from colonnade.errors import BreachError, PartyError
 from colonnade.job.bounds import WIDTH_MAX
 from colonnade.party.active import Active
 from colonnade.party.handshake import hear, introduce, welcome
+from colonnade.party.outcome import Outcome
 from colonnade.party.passive import Passive
-from colonnade.party.setup import Outcome
 from colonnade.party.world import Regrouped, Work, World
 from colonnade.record.checkpoints import Store
 from colonnade.record.lineage import newest_common
@@ -50,10 +50,11 @@ class Seat:
     """The widest embedding that another party may announce, unless the job says how wide it is."""
     program: Active | Passive | None = None
 
-    def seated(self, world: World) -> Active | Passive:
+    def seated(self, world: World, widths: Mapping[str, int]) -> Active | Passive:
         """Its program; one that has not begun if it has not come to that."""
         if self.program is None:
-            self.program = self.build(world, Welcome(self.hello.party, self.hello.digest, 0, {}))
+            first = Welcome(self.hello.party, self.hello.digest, 0, dict(widths))
+            self.program = self.build(world, first)
         return self.program
 
     def introduction(self) -> Hello:
@@ -82,7 +83,7 @@ async def attend(world: World, seat: Seat) -> Outcome:
         except (Regrouped, BreachError) as news:
             if isinstance(news, BreachError):
                 world.expel(news)
-            start = 0 if seat.program is None else seat.program.setup.start
+            start = 0 if seat.program is None else seat.program.agreement.start
             # Those who never came to agree have not gone back either.
             returns[start] = returns.get(start, 0) + agreed
             if returns[start] > seat.restarts:

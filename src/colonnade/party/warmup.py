@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from functools import partial
 
 from colonnade.errors import BreachError
+from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import Learner, PassiveLearner
-from colonnade.party.setup import Setup
 from colonnade.party.world import Work, World
 from colonnade.policies.view import View
 from colonnade.wire.messages import Upload
 
 
 async def rehearse(
-    world: World, setup: Setup, learner: Learner, view: View, parts: Sequence[Work]
+    world: World, agreement: Agreement, learner: Learner, view: View, parts: Sequence[Work]
 ) -> None:
     """One update that changes nothing: the first round's number of updates follows from it."""
-    if not setup.method.rehearses:
+    if not agreement.method.rehearses:
         return
-    rows = setup.plan.batch(0)
+    rows = agreement.plan.batch(0)
     for part in parts:
         began_ns = world.now()
         # Going backward is rehearsed with going forward, and only takes its time here.
@@ -30,28 +30,28 @@ async def rehearse(
         view.update_ns += took_ns
         if part is Work.TOP:
             view.top_ns = took_ns
-    learner.expect(setup.method.local.expected(view))
+    learner.expect(agreement.method.local.expected(view))
 
 
 def _nothing() -> None:
     pass
 
 
-async def upload(world: World, setup: Setup, learner: PassiveLearner) -> None:
+async def upload(world: World, agreement: Agreement, learner: PassiveLearner) -> None:
     """Send the embeddings of all training rows, a batch at a time."""
-    if not setup.method.quorum.uploads:
+    if not agreement.method.quorum.uploads:
         return
     (active,) = world.peers
-    for start in range(0, setup.plan.rows, setup.plan.batch_size):
-        embed = partial(learner.upload, start, setup.plan.batch_size)
+    for start in range(0, agreement.plan.rows, agreement.plan.batch_size):
+        embed = partial(learner.upload, start, agreement.plan.batch_size)
         await world.send(active, Upload(start, await world.compute(embed, Work.FORWARD)))
 
 
 class Uploads:
     """At the active party: whose embeddings of all rows have not come yet."""
 
-    def __init__(self, setup: Setup, peers: Sequence[str]) -> None:
-        wanted = setup.plan.rows if setup.method.quorum.uploads else 0
+    def __init__(self, agreement: Agreement, peers: Sequence[str]) -> None:
+        wanted = agreement.plan.rows if agreement.method.quorum.uploads else 0
         self._lacking = dict.fromkeys(peers, wanted)
 
     def accept(self, sender: str, rows: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from colonnade.job.metrics import METRICS
 from colonnade.learn.objective import FITS, Objective, Task
-from colonnade.run.participant import Participant
+from colonnade.learn.participant import Participant
 
 OF_TWO = ("auc", "pr_auc", "f1")
 """Metrics that fit several classes too, but are mostly asked for where there are two."""
@@ -18,13 +18,13 @@ def assumed_objective(me: Participant) -> Objective:
     if me.objective is not None:
         return me.objective
     train, top = me.job.train, me.job.top
-    single = {"agg": me.bottom.width == 1, "dot": True}.get(top.kind, False)
+    single = {"agg": me.width == 1, "dot": True}.get(top.kind, False)
     task: Task = "binary" if single or train.metric in OF_TWO else "multiclass"
     if train.metric in METRICS and METRICS[train.metric].tasks == ("regression",):
         task = "regression"
     if train.loss != "auto":
         task = FITS[train.loss][0]
-    many = me.bottom.width if top.kind == "agg" else CLASSES
+    many = me.width if top.kind == "agg" else CLASSES
     classes = {"binary": 2, "regression": 1, "multiclass": many}[task]
     weights = train.class_weights
     if isinstance(weights, str):

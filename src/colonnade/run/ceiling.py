@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from colonnade.compress import Encoding, Key, plain
-from colonnade.learn.build import DTYPES
+from colonnade.learn.agreement import own_method
+from colonnade.learn.participant import DTYPES, Participant
 from colonnade.learn.passive import EVALUATION_ROWS
 from colonnade.learn.template import Template
-from colonnade.policies.view import Exchange, Role
-from colonnade.run.naming import own_method
-from colonnade.run.participant import Participant
+from colonnade.policies.view import Exchange
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import (
     UPDATES_MAX,
@@ -39,7 +38,7 @@ def ceiling(me: Participant) -> Most:
     """The most that a passive party can be made to send of each kind that carries data.
 
     >>> from colonnade.job import load
-    >>> from colonnade.run.participant import participant
+    >>> from colonnade.run.setup import participant
     >>> most = ceiling(participant(load("digits", ["train.rounds=5"]), "lab"))
     >>> {kind: messages for kind, (messages, _) in most.items()}
     {'Embedding': 5, 'EvaluationEmbedding': 2}
@@ -52,8 +51,8 @@ class _Count:
     def __init__(self, me: Participant) -> None:
         self.me = me
         self.method = own_method(me.method, me.job, me.me)
-        self.contract = me.contract(dict.fromkeys(me.job.parties, 1))
-        self.rounds = self.contract.setup(me.me).view(Role.PASSIVE).rounds
+        self.agreement = me.agreement()
+        self.rounds = self.agreement.view(me.me).rounds
         self.codec = Codec(me.job.limits.message_bytes)
 
     def all(self) -> Most:
@@ -67,7 +66,7 @@ class _Count:
             )
             found["Status"] = (self.rounds, sum(sizes))
         found["Embedding"] = self._embeddings()
-        if len(self.contract.schedule):
+        if len(self.agreement.schedule):
             found["EvaluationEmbedding"] = self._evaluations()
         return found
 
@@ -75,7 +74,7 @@ class _Count:
         return len(self.codec.encode(message))
 
     def _tensor(self, encoding: Encoding, rows: int, round: int, known: bool) -> Packed:
-        key, width = Key(0, self.me.me, "embedding"), self.me.bottom.width
+        key, width = Key(0, self.me.me, "embedding"), self.me.width
         template = Template(encoding, key, width, DTYPES[self.me.job.train.dtype])
         if known:
             return template.piece(rows, round)
@@ -83,7 +82,7 @@ class _Count:
 
     def _embeddings(self) -> tuple[int, int]:
         """Of every round; all that are as long as one another are counted together."""
-        plan, encoding = self.contract.plan, self.method.compress.embedding
+        plan, encoding = self.agreement.plan, self.method.compress.embedding
         last = plan.rows - (plan.per_epoch - 1) * plan.batch_size
         # Which columns matter is known once a reply was used.
         unknown = self.method.window.most
@@ -98,7 +97,7 @@ class _Count:
         return self.rounds, total
 
     def _evaluations(self) -> tuple[int, int]:
-        train, schedule = self.me.job.train, self.contract.schedule
+        train, schedule = self.me.job.train, self.agreement.schedule
         encoding = plain() if train.evaluate_plain else self.method.compress.embedding
         asked = [
             (start, schedule.before(end) - schedule.before(start), schedule.splits)
@@ -118,7 +117,7 @@ class _Count:
     ) -> Iterator[EvaluationEmbedding]:
         pieces: dict[int, Packed] = {}
         for split in splits:
-            count = self.contract.schedule.rows[split]
+            count = self.agreement.schedule.rows[split]
             for start in range(0, count, EVALUATION_ROWS):
                 rows = min(EVALUATION_ROWS, count - start)
                 if rows not in pieces:
@@ -126,7 +125,7 @@ class _Count:
                 yield EvaluationEmbedding(round, split, start, pieces[rows])
 
     def _uploads(self) -> tuple[int, int]:
-        plan, sizes = self.contract.plan, []
+        plan, sizes = self.agreement.plan, []
         for start in range(0, plan.rows, plan.batch_size):
             rows = min(plan.batch_size, plan.rows - start)
             sizes.append(self._bytes(Upload(start, self._tensor(plain(), rows, 0, known=False))))

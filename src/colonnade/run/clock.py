@@ -10,15 +10,18 @@ from typing import Any
 import msgspec
 import torch
 
+from colonnade.data.splits import Split
 from colonnade.errors import JobError
 from colonnade.job.records import Job
-from colonnade.learn.build import DTYPES
+from colonnade.job.terms import digest
+from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import NullActive, NullPassive, Record
+from colonnade.learn.participant import DTYPES
 from colonnade.models.top import build_top
 from colonnade.party.active import Active
+from colonnade.party.evaluation import Evaluations
 from colonnade.party.passive import Passive
 from colonnade.party.session import Seat
-from colonnade.party.setup import Setup
 from colonnade.party.world import World
 from colonnade.record.checkpoints import Store
 from colonnade.record.history import Row
@@ -26,11 +29,12 @@ from colonnade.record.metrics import METRICS, Metric
 from colonnade.record.run import EVALUATION_FIELDS, Run
 from colonnade.record.sizes import Sizes
 from colonnade.run.arguments import as_job, check_count, check_widths
+from colonnade.run.extents import widest
 from colonnade.run.naming import method_name
-from colonnade.run.setup import Contract
 from colonnade.run.simulate import record, run_parties
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Rule
+from colonnade.wire.messages import Hello, Welcome
 
 
 def simulate_clock(
@@ -57,16 +61,17 @@ def simulate_clock(
     check_count("rows", rows)
     check_widths(job, widths)
     train = msgspec.structs.replace(job.train, evaluate_every="never", stop="end", patience=None)
-    contract = Contract.of(msgspec.structs.replace(job, train=train), rows, 0, widths)
+    counts: dict[Split, int] = {"train": rows, "validation": 0, "test": 0}
+    agreement = Agreement.of(msgspec.structs.replace(job, train=train), counts, widths)
     present = {name: width for name, width in widths.items() if width}
     top: list[tuple[int, ...]] = []
-    if contract.method.exchange.shares_labels:
+    if agreement.method.exchange.shares_labels:
         parameters = build_top(job.top, present, outputs).parameters()
         top = [tuple(parameter.shape) for parameter in parameters]
     dtype = DTYPES[train.dtype]
     labels = dtype if outputs == 1 else torch.int64
-    sizes = Sizes(present, contract.rows, dtype, top, labels)
-    return _clocked(contract, sizes, METRICS["accuracy"], Record(), rules)
+    sizes = Sizes(present, agreement.rows, dtype, top, labels)
+    return _clocked(agreement, sizes, METRICS["accuracy"], Record(), rules)
 
 
 def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> Run:
@@ -103,8 +108,8 @@ def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> R
         raise JobError("a run over the network has its own clock: simulate the job instead")
     widths = {name: run.sizes.widths.get(name, 0) for name in job.parties}
     rows = run.sizes.rows
-    contract = Contract.of(job, rows["train"], rows["test"], widths, rows["validation"])
-    if contract.method.by_clock:
+    agreement = Agreement.of(job, rows, widths)
+    if agreement.method.by_clock:
         raise JobError(
             f"what {method_name(job)} learns depends on how long things take: simulate the job "
             "instead"
@@ -114,7 +119,7 @@ def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> R
         for row in run.history
     ]
     losses = [row["loss"] for row in run.losses]
-    clocked = _clocked(contract, run.sizes, run.metric, Record(losses, figures, run.test), rules)
+    clocked = _clocked(agreement, run.sizes, run.metric, Record(losses, figures, run.test), rules)
     parties = {
         name: replace(
             party,
@@ -139,38 +144,65 @@ KEPT = {"validation_loss", "test_loss"}
 
 
 def _clocked(
-    contract: Contract, sizes: Sizes, metric: Metric, measured: Record, rules: Sequence[Rule]
+    agreement: Agreement, sizes: Sizes, metric: Metric, measured: Record, rules: Sequence[Rule]
 ) -> Run:
-    job = contract.job
+    job = agreement.job
     simulator = Simulator(job, rules)
-    seats = null_seats(contract, sizes, metric, measured)
-    status, parties = run_parties(simulator, seats, None)
-    return record(contract, metric, status, simulator, parties, sizes, {})
+    seats = null_seats(agreement, sizes, metric, measured)
+    status, programs = run_parties(simulator, seats, agreement.widths)
+    return record(agreement, metric, status, simulator, programs, sizes, {})
 
 
 def null_seats(
-    contract: Contract,
+    agreement: Agreement,
     sizes: Sizes,
     metric: Metric,
     measured: Record,
     stores: Mapping[str, Store] | None = None,
 ) -> dict[str, Seat]:
     """Everybody's place, with learners that learn nothing."""
-    own = contract.methods()
-
-    def active(world: World, setup: Setup) -> Active:
-        learner = NullActive(world.me, own, sizes, measured)
-        return Active(world, setup, learner, contract.evaluations(metric))
-
-    def passive(world: World, setup: Setup) -> Passive:
-        return Passive(world, setup, NullPassive(world.me, own[world.me], sizes))
-
     return {
-        name: contract.seat(
-            name,
-            active if name == contract.job.active else passive,
-            (stores or {}).get(name),
-            sizes.known,
-        )
-        for name in contract.job.parties
+        name: _null_seat(agreement, name, sizes, metric, measured, (stores or {}).get(name))
+        for name in agreement.job.parties
     }
+
+
+def _null_seat(
+    agreement: Agreement,
+    name: str,
+    sizes: Sizes,
+    metric: Metric,
+    measured: Record,
+    store: Store | None,
+) -> Seat:
+    job, rows, own = agreement.job, agreement.rows, agreement.methods
+    terms = agreement.terms()
+    hello = Hello(
+        party=name,
+        digest=digest(terms),
+        rows=rows["train"],
+        test_rows=rows["test"],
+        width=agreement.widths[name],
+        fingerprint=sizes.known.fingerprint,
+        validation_rows=rows["validation"],
+    )
+
+    def build(world: World, welcome: Welcome) -> Active | Passive:
+        begun = replace(agreement, start=welcome.start)
+        if name != job.active:
+            return Passive(world, begun, NullPassive(name, own[name], sizes), store)
+        evaluations = Evaluations(job.train, metric, job.passives, begun.schedule)
+        return Active(world, begun, NullActive(name, own, sizes, measured), evaluations, store)
+
+    return Seat(
+        hello=hello,
+        terms=terms,
+        build=build,
+        answer=(
+            (lambda heard: sizes.known.welcome(hello, agreement.widths))
+            if name == job.active
+            else None
+        ),
+        store=store,
+        width_max=widest(job, agreement.method, rows["train"], rows["test"]),
+    )

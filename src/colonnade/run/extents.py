@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from colonnade.job.bounds import WIDTH_MAX
 from colonnade.job.records import Job
-from colonnade.learn.build import DTYPES
+from colonnade.learn.participant import DTYPES
 from colonnade.learn.passive import EVALUATION_ROWS
 from colonnade.methods.method import Method
 

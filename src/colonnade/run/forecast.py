@@ -18,8 +18,9 @@ import msgspec
 import torch
 
 from colonnade.job.records import Compute, Job, Link, Train
-from colonnade.learn.build import DTYPES
+from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import Record
+from colonnade.learn.participant import DTYPES, Participant
 from colonnade.learn.passive import EVALUATION_ROWS
 from colonnade.models.top import build_top
 from colonnade.net.link import Emulation
@@ -28,8 +29,6 @@ from colonnade.record.sizes import Sizes
 from colonnade.run.assumed import assumed_objective
 from colonnade.run.ceiling import Most, ceiling
 from colonnade.run.clock import null_seats
-from colonnade.run.participant import Participant
-from colonnade.run.setup import Contract
 from colonnade.run.simulate import run_parties
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.world import SimulatedWorld
@@ -83,13 +82,13 @@ def forecast(me: Participant, emulation: Emulation | None = None) -> Forecast:
     `emulation` is a link to be assumed in the place of the one that the job states.
 
     >>> from colonnade.job import load
-    >>> from colonnade.run.participant import participant
+    >>> from colonnade.run.setup import participant
     >>> found = forecast(participant(load("digits", ["train.rounds=5"]), "lab"))
     >>> [(e["kind"], e["messages"]) for e in found.entries if e["direction"] == "sent"]
     [('Embedding', 5), ('EvaluationEmbedding', 2), ('Finish', 1), ('Hello', 1)]
     """
     scene = _Scene.of(me, emulation)
-    whole = scene.contract(scene.job.train)
+    whole = scene.agreement(scene.job.train)
     sampled = scene.sample(whole)
     seen = scene.run(whole) if sampled is None else scene.extrapolate(whole, sampled)
     stated = any(link != Link() for link in links(me, emulation).values())
@@ -114,7 +113,7 @@ def links(me: Participant, emulation: Emulation | None = None) -> dict[str, Link
     """The links that a party has, as stated, by the passive party at one end of each.
 
     >>> from colonnade.job import load
-    >>> from colonnade.run.participant import participant
+    >>> from colonnade.run.setup import participant
     >>> links(participant(load("digits"), "lab"))["lab"].latency
     '100ms'
     """
@@ -189,7 +188,7 @@ class _Scene:
     @classmethod
     def of(cls, me: Participant, emulation: Emulation | None) -> _Scene:
         """On the stated links, to the end of the job, with nothing measured on this machine."""
-        job, own = me.job, me.bottom.width
+        job, own = me.job, me.width
         costs = {}
         for name in job.parties:
             given = job.compute.of(name)
@@ -207,75 +206,73 @@ class _Scene:
         widths = {name: own or 1 if width is None else width for name, width in declared.items()}
         return cls(me, stated, widths)
 
-    def contract(self, train: Train, rows_max: int | None = None) -> Contract:
-        """The contract of the job with another `[train]`, and perhaps with fewer rows."""
-        part = self.me.part
-        counts = part.train_count, part.test_count, part.validation_count
+    def agreement(self, train: Train, rows_max: int | None = None) -> Agreement:
+        """What the job with another `[train]`, and perhaps with fewer rows, comes to."""
+        rows = self.me.data.rows
         if rows_max is not None:
-            least = max(rows_max, train.batch_size)
-            counts = min(counts[0], least), min(counts[1], rows_max), min(counts[2], rows_max)
+            rows = {split: min(count, rows_max) for split, count in rows.items()}
+            rows["train"] = min(self.me.data.train_count, max(rows_max, train.batch_size))
         job = msgspec.structs.replace(self.job, train=train)
-        contract = Contract.of(job, counts[0], counts[1], self.widths, counts[2])
-        return replace(contract, clocked=False)
+        return Agreement.of(job, rows, self.widths, clocked=False)
 
-    def run(self, contract: Contract) -> _Seen:
+    def run(self, agreement: Agreement) -> _Seen:
         """Run everybody's program, and see what this party's ledger says."""
         # Each evaluation is the best so far: its number is then as long as it can be.
-        rising = [{"accuracy": float(n), "full_loss": 0.0} for n in range(len(contract.schedule))]
-        simulator = Simulator(contract.job, world=LinkedWorld)
+        rising = [{"accuracy": float(n), "full_loss": 0.0} for n in range(len(agreement.schedule))]
+        simulator = Simulator(agreement.job, world=LinkedWorld)
         seats = null_seats(
-            contract,
-            self._sizes(contract),
+            agreement,
+            self._sizes(agreement),
             METRICS["accuracy"],
             Record(evaluations=rising),
         )
-        run_parties(simulator, seats, None)
+        run_parties(simulator, seats, agreement.widths)
         rows = simulator.worlds[self.me.me].ledger.entries()
         counts = {(r["peer"], r["direction"], r["kind"]): (r["messages"], r["bytes"]) for r in rows}
         return _Seen(counts, simulator.now_ns / NS_PER["s"])
 
-    def _sizes(self, contract: Contract) -> Sizes:
-        job, objective, labels = contract.job, assumed_objective(self.me), self.me.part.labels
+    def _sizes(self, agreement: Agreement) -> Sizes:
+        job, objective, labels = agreement.job, assumed_objective(self.me), self.me.data.labels
         present = {name: width for name, width in self.widths.items() if width}
         top: list[tuple[int, ...]] = []
-        if contract.method.exchange.shares_labels and job.top.kind not in ("agg", "dot"):
+        if agreement.method.exchange.shares_labels and job.top.kind not in ("agg", "dot"):
             parameters = build_top(job.top, present, objective.outputs).parameters()
             top = [tuple(parameter.shape) for parameter in parameters]
         dtype = DTYPES[job.train.dtype]
         return Sizes(
             widths=present,
-            rows=contract.rows,
-            evaluates_plain=contract.job.train.evaluate_plain,
+            rows=agreement.rows,
+            evaluates_plain=agreement.job.train.evaluate_plain,
             dtype=dtype,
             top=top,
             labels=torch.int64 if objective.name == "cross_entropy" else dtype,
             weighted=labels is not None and labels.weights is not None,
-            known=objective.known(self.me.part.fingerprint),
+            known=objective.known(self.me.data.fingerprint),
         )
 
-    def sample(self, whole: Contract) -> int | None:
+    def sample(self, whole: Agreement) -> int | None:
         """How many rounds to work out the job from; None where it is short enough to be run."""
         passives, across = len(self.job.passives), sum(self.widths.values())
         copies = passives if whole.method.exchange.shares_labels else 2
-        packs = any("compress" in own.composition() for own in whole.methods().values())
+        packs = any("compress" in own.composition() for own in whole.methods.values())
         component_ns = PACKED_NS if packs else PLAIN_NS
         components = copies * across * whole.plan.batch_size
         round_ns = 2 * passives * MESSAGE_NS + components * component_ns
-        judged = across * max(_judged_rows(whole), whole.test_count)
+        judged = across * max(_judged_rows(whole), whole.rows["test"])
         judgements_ns = judged * component_ns * len(whole.schedule)
         if judged <= JUDGED_MAX and whole.rounds * round_ns + judgements_ns <= WHOLE_NS:
             return None
         rounds = max(1, min(whole.rounds // 2, WHOLE_NS // 4 // round_ns))
         return rounds - rounds % whole.plan.per_epoch if rounds > whole.plan.per_epoch else rounds
 
-    def extrapolate(self, whole: Contract, rounds: int) -> _Seen:
+    def extrapolate(self, whole: Agreement, rounds: int) -> _Seen:
         """The whole job in a straight line through two beginnings of it, and one evaluation."""
 
-        def beginning(rounds: int, every: str, rows_max: int | None = None) -> Contract:
+        def beginning(rounds: int, every: str, rows_max: int | None = None) -> Agreement:
             train = msgspec.structs.replace(
                 self.job.train, epochs=None, rounds=rounds, evaluate_every=every
             )
-            return self.contract(train, rows_max)
+            return self.agreement(train, rows_max)
 
         short, double = (self.run(beginning(rounds * times, "never")) for times in (1, 2))
         seen = double.plus(short, double, whole.rounds / rounds - 2)
@@ -285,11 +282,11 @@ class _Scene:
             before = self.run(once)
             seen = seen.plus(before, self.run(twice), judgements, larger)
             if whole.schedule.tests:
-                untested = self.run(replace(once, test_count=0))
-                seen = seen.plus(untested, before, 1, whole.test_count / once.test_count)
+                untested = self.run(replace(once, rows={**once.rows, "test": 0}))
+                seen = seen.plus(untested, before, 1, whole.rows["test"] / once.rows["test"])
         return seen
 
 
-def _judged_rows(contract: Contract) -> int:
+def _judged_rows(agreement: Agreement) -> int:
     """How many rows an evaluation asks for."""
-    return sum(contract.rows[split] for split in contract.schedule.splits)
+    return sum(agreement.rows[split] for split in agreement.schedule.splits)

@@ -15,11 +15,12 @@ from colonnade.job.files import dumps
 from colonnade.job.party_file import public_job
 from colonnade.job.running import Timeouts
 from colonnade.job.terms import identity
+from colonnade.learn.participant import Participant
 from colonnade.net.detector import FailureDetector, new_generation, new_incarnation, wall_ns
 from colonnade.net.link import Emulation
 from colonnade.net.runner import Address, run_connected
+from colonnade.party.outcome import Outcome
 from colonnade.party.session import Seat, attend
-from colonnade.party.setup import Outcome
 from colonnade.party.world import Over
 from colonnade.record.chain import Chain, reconcile
 from colonnade.record.checkpoints import FileStore
@@ -27,8 +28,8 @@ from colonnade.record.events import Event, Finished, Resumed, Started, Subscribe
 from colonnade.record.party_folder import PartyFolder
 from colonnade.record.private import write_whole
 from colonnade.record.run import PartyRun, Run
-from colonnade.run.participant import Participant
-from colonnade.run.releases import Counter
+from colonnade.run.releases import Counter, allowance
+from colonnade.run.setup import seat
 from colonnade.run.simulate import with_efforts
 from colonnade.run.surroundings import NotedStore, PartyWorld
 from colonnade.tls.identity import Identity
@@ -42,18 +43,6 @@ DISK_FAULTS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
     *(errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR),
 )
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where and how a party takes part."""
-
-    address: Address
-    identity: Keyring | Identity
-    folder: PartyFolder
-    emulation: Emulation | None = None
-    subscribers: Sequence[Subscriber] = ()
-    """Who is told what happens."""
 
 
 @dataclass
@@ -73,61 +62,77 @@ class Joined:
     """What was wrong, where it diverged."""
 
 
-def take_part(me: Participant, place: Place) -> Joined:
-    """Take part in a job; returns when it is over for everybody."""
-    return _Part(me, place).run()
+def take_part(
+    me: Participant,
+    address: Address,
+    identity: Keyring | Identity,
+    folder: PartyFolder,
+    emulation: Emulation | None = None,
+    subscribers: Sequence[Subscriber] = (),
+) -> Joined:
+    """Take part in a job; returns when it is over for everybody. The subscribers are told what
+    happens."""
+    return Participation(me, folder, subscribers).run(address, identity, emulation)
 
 
-class _Part:
-    def __init__(self, me: Participant, place: Place) -> None:
+class Participation:
+    """One process of a party, from its start to its last file."""
+
+    def __init__(
+        self, me: Participant, folder: PartyFolder, subscribers: Sequence[Subscriber] = ()
+    ) -> None:
         self.me = me
-        self.place = place
-        folder, job = place.folder, me.job
-        same = identity(me.terms)
+        self.folder = folder
+        job = me.job
+        same = identity(me.agreement().terms())
         self.chain = Chain.open(folder.chain, me.me, same, wall_ns())
         elapsed_ns = max(0, wall_ns() - folder.remember("started_ns", wall_ns()))
-        self.watch = FailureDetector(
-            self._timeouts(), me.me, place.subscribers, self.chain, elapsed_ns
-        )
+        self.watch = FailureDetector(self._timeouts(), me.me, subscribers, self.chain, elapsed_ns)
         kept = FileStore(folder.checkpoints, me.me, same, job.recovery.keep)
         forgives = job.recovery.on_disk_fault == "go_on"
         self.store = NotedStore(kept, self.watch, self.chain, forgives)
-        contract = me.contract(dict.fromkeys(job.parties, 1))
-        self.per_epoch = contract.plan.per_epoch
-        self.chosen_on = contract.schedule.chosen_on
+        agreement = me.agreement()
+        self.per_epoch = agreement.plan.per_epoch
+        self.chosen_on = agreement.schedule.chosen_on
         self.run_: Run | None = None
         self.fault: Fault | None = None
         write_whole(folder.path / "job.toml", dumps(public_job(job)))
 
-    def run(self) -> Joined:
-        """All of it."""
-        place, me = self.place, self.me
+    def run(
+        self, address: Address, identity: Keyring | Identity, emulation: Emulation | None
+    ) -> Joined:
+        """Connect, train and keep the result."""
+        me = self.me
         self._tell(Started, self.chain.entries > 1)
         self.world = PartyWorld(
             me.job,
             me.me,
             self.watch,
             incarnation=new_incarnation(),
-            emulation=place.emulation,
+            emulation=emulation,
             policy=me.policy,
             generation=new_generation(),
         )
         self.world.receipt = self._receipt
         self.world.releases = None if me.leads else self._counter()
-        self.seat = me.seat(self.store)
+        self.seat = self.take_seat()
         self.seat.conclude = self._conclude
         self.seat.goes_on = self._goes_on
-        self.seat.settled = place.folder.complete
+        self.seat.settled = self.folder.complete
         try:
-            status = run_connected(self.world, place.address, place.identity, self._attend)
+            status = run_connected(self.world, address, identity, self._attend)
             differences = self._reconcile()
             why = "" if self.fault is None else str(self.fault)
             self._tell(Finished, status, why)
         finally:
             self.chain.close()
         program = self.seat.program
-        rounds = place.folder.rounds if program is None else program.view.round
-        return Joined(status, place.folder.path, rounds, differences, self.run_, self.fault)
+        rounds = self.folder.rounds if program is None else program.view.round
+        return Joined(status, self.folder.path, rounds, differences, self.run_, self.fault)
+
+    def take_seat(self) -> Seat:
+        """The party's place in the job."""
+        return seat(self.me, self.store)
 
     def _tell(self, kind: Callable[..., Event], *said: object) -> None:
         self.watch.tell(kind(self.me.me, self.watch.time_ns(), *said))
@@ -136,7 +141,7 @@ class _Part:
         """A passive party that has its result waits for the active one no longer than for a
         goodbye: only that is missing, and perhaps nobody is there to say it."""
         timeouts = self.me.job.timeouts
-        if self.me.leads or not self.place.folder.is_done:
+        if self.me.leads or not self.folder.is_done:
             return timeouts
         return msgspec.structs.replace(timeouts, join=timeouts.finish)
 
@@ -146,8 +151,8 @@ class _Part:
         for (_, way, kind), (messages, _) in self.chain.before.items():
             if way == "sent":
                 before[kind] = before.get(kind, 0) + messages
-        counter = Counter(self.me.allowance(), before)
-        if not self.place.folder.is_done:
+        counter = Counter(allowance(self.me), before)
+        if not self.folder.is_done:
             counter.check()
         return counter
 
@@ -160,18 +165,18 @@ class _Part:
             if error.errno not in DISK_FAULTS:
                 raise
             raise FailedError(
-                f"the run folder {self.place.folder.path} cannot be written ({error.strerror}): "
+                f"the run folder {self.folder.path} cannot be written ({error.strerror}): "
                 "mend the disk, then start the same command again"
             ) from None
         except Over as news:
-            if not self.place.folder.is_done:
+            if not self.folder.is_done:
                 raise
             self.watch.note(f"{news}; {KEPT_BEFORE}")
-            self.place.folder.complete()
+            self.folder.complete()
             return DONE_STATUS
         except AbsentError as absent:
             # Once the parties have begun again, they need each other to the end.
-            if not self.place.folder.is_done or self.seat.program is not None:
+            if not self.folder.is_done or self.seat.program is not None:
                 raise
             self.watch.note(f"{absent}; {KEPT_BEFORE}, and only a goodbye is missing")
             return DONE_STATUS
@@ -180,7 +185,7 @@ class _Part:
         if not self.watch.begun_ns:
             now_ns = self.watch.now()
             # A clock that was set back must not make the time negative.
-            self.world.start_clock(min(now_ns, self.place.folder.remember("begun_ns", now_ns)))
+            self.world.start_clock(min(now_ns, self.folder.remember("begun_ns", now_ns)))
         if self.world.roster.begun_again or start:
             self._tell(Resumed, start)
 
@@ -200,13 +205,12 @@ class _Part:
                 found[peer] = [f"the receipt of {peer} cannot be read"]
             for sentence in found[peer]:
                 self.watch.note(sentence)
-        self.place.folder.reconciled(found)
+        self.folder.reconciled(found)
         return found
 
     def _conclude(self, outcome: Outcome) -> None:
         """Keep the result."""
         me, world, view = self.me, self.world, outcome.view
-        columns = me.part.columns
         own = PartyRun(
             fresh=view.fresh,
             local=view.local,
@@ -219,8 +223,8 @@ class _Part:
             spans=world.timeline,
             weights=outcome.weights,
             best_weights=outcome.best_weights,
-            preprocessing=None if columns.preprocessor is None else columns.preprocessor.to_json(),
-            classes=() if me.part.labels is None else me.part.labels.names,
+            preprocessing=me.data.columns.preprocessing,
+            classes=() if me.data.labels is None else me.data.labels.names,
         )
         facts: dict[str, Any] = {
             "party": me.me,
@@ -233,10 +237,10 @@ class _Part:
         }
         if me.leads:
             self.run_ = self._run(outcome, own)
-            self.run_.save_history(self.place.folder.path)
+            self.run_.save_history(self.folder.path)
             summary = msgspec.json.format(msgspec.json.encode(self.run_.summary()), indent=1)
-            write_whole(self.place.folder.path / "summary.json", summary.decode() + "\n")
-        self.place.folder.save(own, facts)
+            write_whole(self.folder.path / "summary.json", summary.decode() + "\n")
+        self.folder.save(own, facts)
 
     def _run(self, outcome: Outcome, own: PartyRun) -> Run:
         history = outcome.history
@@ -258,4 +262,4 @@ class _Part:
         )
 
 
-__all__ = ["Joined", "Place", "Seat", "take_part"]
+__all__ = ["Joined", "Participation", "Seat", "take_part"]

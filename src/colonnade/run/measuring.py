@@ -13,7 +13,7 @@ from colonnade.data.vertical import Labels
 from colonnade.errors import DataError
 from colonnade.job.train import Train
 from colonnade.learn.objective import Objective
-from colonnade.party.schedule import Schedule
+from colonnade.learn.schedule import Schedule
 from colonnade.record.metrics import DIFFERING, EVERY_CLASS, Metric, choose
 
 _SHOWN = 3

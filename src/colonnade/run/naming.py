@@ -6,11 +6,11 @@ Reading a large table takes long, and a slip of the pen should not have to wait 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from colonnade import methods, models
 from colonnade.errors import JobError
 from colonnade.job.records import Job
+from colonnade.learn.agreement import own_method
 from colonnade.learn.optim import check_tables
 from colonnade.methods.method import Method
 from colonnade.models.top import find_top
@@ -38,6 +38,11 @@ def check_names(
     method = methods.build(job.method)
     for name in chosen:
         own_method(method, job, name)
+    if method.exchange.shares_labels and job.train.labels == "private":
+        raise JobError(
+            f"{method_name(job)} shows the labels to passive parties and train.labels is "
+            "'private': choose exchange=gradients, or set train.labels = 'shared'"
+        )
     needs_top = job.active in chosen or method.exchange.shares_labels
     if job.top.kind == "module" and needs_top and "top" not in made:
         find_top(job.top)
@@ -60,23 +65,3 @@ def method_name(job: Job) -> str:
     """
     options = (f":{key}={value}" for key, value in job.method.items() if key != "name")
     return str(job.method.get("name", "fedsgd")) + "".join(options)
-
-
-def own_method(method: Method, job: Job, name: str) -> Method:
-    """The method with what a party has of its own."""
-    party = job.parties[name]
-    misplaced = "gradient" if name == job.active else "top"
-    if misplaced in party.compress:
-        cure = {
-            "gradient": "gradients go down: set it for the passive party that gets them",
-            "top": f"the top model is the active party's: set it for {job.active}",
-        }
-        raise JobError(f"parties.{name}.compress.{misplaced} has no effect: {cure[misplaced]}")
-    crosses = name != job.active or method.exchange.shares_labels
-    if "embedding" in party.compress and not crosses:
-        raise JobError(
-            f"parties.{name}.compress.embedding has no effect: the active party's own embeddings "
-            "cross only in snapshots, so leave it out, or set method.exchange=snapshot"
-        )
-    axes: dict[str, Any] = {"compress": party.compress} if party.compress else {}
-    return methods.composed(method, axes | ({"step": party.step} if party.step else {}))

@@ -14,7 +14,7 @@ from colonnade.job.party_file import PartyFile, own_job, public_job, replaced
 from colonnade.job.policy import Policy
 from colonnade.job.reading import anchor
 from colonnade.job.records import Job, Party
-from colonnade.learn.build import secret_seed
+from colonnade.learn.participant import secret_seed
 from colonnade.run.processes import free_port
 from colonnade.tls.authority import create_authority, issue, make_folder, write
 

@@ -17,10 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from colonnade.errors import PartyError
-from colonnade.job.policy import Policy
+from colonnade.learn.agreement import Agreement
+from colonnade.learn.participant import Participant
 from colonnade.learn.passive import EVALUATION_ROWS
-from colonnade.party.setup import Setup
-from colonnade.policies.view import Role
 from colonnade.wire.messages import Embedding, EvaluationEmbedding, Message, Upload
 
 BATCHES: tuple[type[Message], ...] = (Embedding, Upload)
@@ -79,25 +78,29 @@ undisturbed run sends 60: room for 5 returns to a checkpoint, or more'
         )
 
 
-def allowance(setup: Setup, policy: Policy) -> Allowance:
+def allowance(party: Participant) -> Allowance:
     """What a passive party's policy lets it release in a job; by default twice what it needs, and
     room for a few returns at least."""
-    method, plan = setup.method, setup.plan
-    rounds = setup.view(Role.PASSIVE).rounds
+    agreement = party.agreement()
+    method, plan = agreement.method, agreement.plan
+    every = agreement.job.train.checkpoint_every
+    rounds = agreement.view(party.me).rounds
     uploads = -(-plan.rows // plan.batch_size) if method.quorum.uploads else 0
     needed = repeated = rounds + uploads
-    again = setup.rounds
-    if setup.checkpoint_every is not None:
-        share = rounds // setup.rounds
-        repeated = min(needed, setup.checkpoint_every * share + method.window.most)
-        again = setup.checkpoint_every + method.window.most
+    again = agreement.rounds
+    if every is not None:
+        share = rounds // agreement.rounds
+        repeated = min(needed, every * share + method.window.most)
+        again = every + method.window.most
     default = needed + max(needed, RETURNS * repeated)
-    return Allowance(policy.releases_max or default, needed, repeated, *_evaluations(setup, again))
+    return Allowance(
+        party.policy.releases_max or default, needed, repeated, *_evaluations(agreement, again)
+    )
 
 
-def _evaluations(setup: Setup, again: int) -> tuple[int, int]:
+def _evaluations(agreement: Agreement, again: int) -> tuple[int, int]:
     """Messages of evaluation embeddings in all, and the most of them that follow so many rounds."""
-    schedule = setup.schedule
+    schedule = agreement.schedule
     if not len(schedule):
         return 0, 0
     assert schedule.period is not None

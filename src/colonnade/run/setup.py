@@ -2,240 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
 
-from colonnade import methods
 from colonnade.data.assemble import assemble
-from colonnade.data.batches import BatchPlan
-from colonnade.data.scale import remarks
-from colonnade.data.splits import Split
+from colonnade.data.party import PartyData, assemble_party
+from colonnade.data.scale import remarks as remarks_on
 from colonnade.data.vertical import VerticalData
-from colonnade.errors import DataError, JobError, nearest
-from colonnade.job.records import Job, first_step
-from colonnade.job.terms import digest
-from colonnade.job.terms import terms as terms_of
-from colonnade.learn.build import DTYPES, Bottom, Ground, build_active, build_bottom, build_passive
-from colonnade.learn.objective import Objective
+from colonnade.errors import DataError, JobError, RequestError, nearest
+from colonnade.job.bounds import WIDTH_MAX
+from colonnade.job.kinds import kinds
+from colonnade.job.policy import Policy
+from colonnade.job.records import Job
+from colonnade.learn.build import build_active, build_passive, build_top
+from colonnade.learn.objective import Objective, Task
+from colonnade.learn.participant import Participant, build_bottom
 from colonnade.methods.method import Method
 from colonnade.party.active import Active
 from colonnade.party.evaluation import Evaluations
 from colonnade.party.passive import Passive
-from colonnade.party.schedule import Schedule
 from colonnade.party.session import Seat
-from colonnade.party.setup import Setup
 from colonnade.party.world import World
-from colonnade.policies.local import Timing
 from colonnade.record.checkpoints import Store
-from colonnade.record.metrics import Metric
-from colonnade.record.sizes import Known, Sizes
+from colonnade.record.sizes import Sizes
 from colonnade.run.extents import widest
 from colonnade.run.measuring import metrics_of
-from colonnade.run.naming import check_names, method_name, own_method
-from colonnade.wire.messages import Hello
+from colonnade.run.naming import check_names
+from colonnade.run.releases import allowance
+from colonnade.wire.messages import Hello, Welcome
 
-Program = Active | Passive
-
-EPOCHS = 10
-"""How long a job trains that says neither epochs nor rounds."""
-
-
-@dataclass(frozen=True)
-class Contract:
-    """What all parties of a job agree on, worked out: the method, the batches, the widths."""
-
-    job: Job
-    method: Method
-    plan: BatchPlan
-    rounds: int
-    widths: Mapping[str, int]
-    """How wide every party's embedding is; 0 for a label-only active party."""
-    test_count: int
-    clocked: bool = True
-    """Whether the parties are as fast as the job says; over the network they are measured."""
-    validation_count: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        job: Job,
-        train_count: int,
-        test_count: int,
-        widths: Mapping[str, int],
-        validation_count: int = 0,
-    ) -> Contract:
-        """The contract of a job over so many rows."""
-        train, held = job.train, (test_count, True, validation_count)
-        plan = BatchPlan(train_count, train.batch_size, job.seed, train.shuffle, train.drop_last)
-        rounds = train.rounds or (train.epochs or EPOCHS) * plan.per_epoch
-        return cls(job, methods.build(job.method), plan, rounds, widths, *held)
-
-    @property
-    def rows(self) -> dict[Split, int]:
-        """How many rows each split has."""
-        return {
-            "train": self.plan.rows,
-            "validation": self.validation_count,
-            "test": self.test_count,
-        }
-
-    @property
-    def schedule(self) -> Schedule:
-        """Which evaluations there are."""
-        per_epoch, most = self.plan.per_epoch, self.method.window.most
-        return Schedule.of(self.job.train, self.rounds, per_epoch, self.rows, most)
-
-    def setup(self, name: str, start: int = 0, store: Store | None = None) -> Setup:
-        """What a party's program starts from."""
-        return Setup(
-            self.method,
-            self.plan,
-            self.rounds,
-            len(self.job.parties),
-            self.schedule,
-            agreed=self.method.local.at_start(name, self.timings()),
-            checkpoint_every=self.job.train.checkpoint_every,
-            store=store,
-            start=start,
-            stops_together=self.job.recovery.on_stop == "stop",
-            logs=self.clocked,
-        )
-
-    def seat(
-        self,
-        name: str,
-        build: Callable[[World, Setup], Program],
-        store: Store | None = None,
-        known: Known | None = None,
-    ) -> Seat:
-        """A party's place, where everything is known of everybody beforehand."""
-        terms, rows = self.terms(), self.rows
-        known = known or Known()
-        hello = Hello(
-            party=name,
-            digest=digest(terms),
-            rows=rows["train"],
-            test_rows=rows["test"],
-            width=self.widths[name],
-            fingerprint=known.fingerprint,
-            validation_rows=rows["validation"],
-        )
-        welcome = known.welcome(hello, self.widths)
-        return Seat(
-            hello=hello,
-            terms=terms,
-            build=lambda world, answer: build(world, self.setup(name, answer.start, store)),
-            answer=(lambda heard: welcome) if name == self.job.active else None,
-            store=store,
-            width_max=widest(self.job, self.method, self.plan.rows, self.test_count),
-        )
-
-    def terms(self) -> dict[str, str]:
-        """What all parties must agree on."""
-        return terms_of(self.job, self.method.composition())
-
-    def methods(self) -> dict[str, Method]:
-        """The method with what each party has of its own."""
-        return {name: own_method(self.method, self.job, name) for name in self.job.parties}
-
-    def timings(self) -> dict[str, Timing] | None:
-        """What the job says beforehand of the parties' speeds; None where they are measured."""
-        found: dict[str, Timing] = {}
-        if not self.clocked:
-            return None
-        for name in (party for party, width in self.widths.items() if width):
-            costs, link = self.job.compute.of(name), self.job.network.of(name)
-            leads = name == self.job.active
-            parts = [costs.forward, costs.backward] + [costs.top] * leads
-            if "measured" in parts:
-                return None
-            update_ns = sum(first_step(part) for part in parts)
-            latency_ns = 0 if leads else first_step(link.latency)
-            found[name] = Timing(update_ns, latency_ns)
-        return found
-
-    def evaluations(self, metric: Metric) -> Evaluations:
-        """The active party's book of evaluations."""
-        return Evaluations(self.job.train, metric, self.job.passives, self.schedule)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A job with its data read and its models built."""
-
-    contract: Contract
-    data: VerticalData
-    bottoms: Mapping[str, Bottom]
-    top: nn.Module | None
-    objective: Objective
-    metrics: list[Metric]
-
-    def ground(self) -> Ground:
-        """What every learner is built on."""
-        contract = self.contract
-        present = {party: width for party, width in contract.widths.items() if width}
-        return Ground(
-            contract.job, contract.methods(), contract.plan, present, self.objective, self.top
-        )
-
-    def sizes(self) -> Sizes:
-        """How large the tensors are that cross."""
-        contract, ground = self.contract, self.ground()
-        dtype = DTYPES[contract.job.train.dtype]
-        top = ground.build_top(self.bottoms[contract.job.active])
-        return Sizes(
-            widths=ground.widths,
-            rows=contract.rows,
-            evaluates_plain=contract.job.train.evaluate_plain,
-            dtype=dtype,
-            top=[tuple(parameter.shape) for parameter in top.parameters()],
-            labels=torch.int64 if self.objective.name == "cross_entropy" else dtype,
-            weighted=self.data.labels.weights is not None,
-            known=self._known(),
-        )
-
-    def seat(
-        self,
-        name: str,
-        store: Store | None = None,
-    ) -> Seat:
-        """A party's place."""
-
-        def active(world: World, setup: Setup) -> Active:
-            learner = build_active(
-                self.ground(), self.bottoms[name], self.data.labels, self.metrics
-            )
-            evaluations = self.contract.evaluations(self.metrics[0])
-            return Active(world, setup, learner, evaluations)
-
-        def passive(world: World, setup: Setup) -> Passive:
-            return Passive(world, setup, build_passive(self.ground(), name, self.bottoms[name]))
-
-        build = active if name == self.contract.job.active else passive
-        return self.contract.seat(name, build, store, self._known())
-
-    def _known(self) -> Known:
-        return self.objective.known(self.data.fingerprint)
-
-    def remarks(self) -> list[str]:
-        """What a person should know of the data before it is trained on."""
-        return remarks(self.data.features, self.data.labels, self.contract.job.parties)
-
-    def preprocessing(self, name: str) -> str | None:
-        """How a party's table became numbers, as JSON; None when it has no table."""
-        preprocessor = self.data.features[name].preprocessor
-        return None if preprocessor is None else preprocessor.to_json()
+Parties = Mapping[str, Participant]
+"""All parties of a job, where they are in one place."""
 
 
 def prepare(
     job: Job,
     data: VerticalData | None = None,
     models: Mapping[str, nn.Module] | None = None,
-) -> Prepared:
-    """Read the data, build or copy the models, and check that everything fits together."""
+) -> dict[str, Participant]:
+    """All parties of a job in one place: read the data, build or copy the models, and check that
+    everything fits together.
+
+    >>> from colonnade.job import load
+    >>> {name: party.width for name, party in prepare(load("digits")).items()}
+    {'clinic': 16, 'lab': 16, 'insurer': 16}
+    """
     modules = dict(models or {})
     method = check_names(job, ready=modules)
     if data is None and not names_data(job):
@@ -244,18 +59,154 @@ def prepare(
             "hand data to cn.simulate(job, cn.vertical(…))"
         )
     data = assemble(job) if data is None else data
-    _check(job, data, modules, method)
-    bottoms = {
-        name: build_bottom(job, name, data.features[name], modules.get(name))
+    _check(job, data, modules)
+    return {
+        name: _ready(
+            job,
+            name,
+            method,
+            PartyData.of(data, name, job.active),
+            modules.get(name),
+            top=modules.get("top"),
+            clocked=True,
+        )
         for name in job.parties
     }
-    widths = {name: bottom.width for name, bottom in bottoms.items()}
+
+
+def participant(job: Job, me: str, policy: Policy | None = None) -> Participant:
+    """One party of a job: read its data, build its model, and check all that it alone can check.
+
+    >>> from colonnade.job import load
+    >>> participant(load("digits"), "lab").hello.width
+    16
+    """
+    method = check_names(job, [me])
+    made = _ready(job, me, method, assemble_party(job, me), None, policy=policy or Policy())
+    if not made.leads and made.model is None:
+        raise JobError(f"{me} is passive and has no columns: give it some in its party file")
+    sends, receives = kinds(method, job.train).of(job.parties[me].role)
+    agreement = made.agreement()
+    refusal = made.policy.refuse_job(
+        job,
+        me,
+        rows=made.data.train_count,
+        rounds=agreement.view(me).rounds,
+        width=made.width,
+        releases=0 if made.leads else allowance(made).needed,
+        sends=sends,
+        receives=receives,
+    )
+    if refusal is not None:
+        raise RequestError(refusal)
+    return made
+
+
+def _ready(
+    job: Job, me: str, method: Method, data: PartyData, module: nn.Module | None, **more: Any
+) -> Participant:
+    made = Participant(job, me, method, data, *build_bottom(job, me, data, module), **more)
+    if data.labels is None:
+        return made
+    assert data.task is not None and data.classes is not None
     labels = torch.as_tensor(data.labels.train)
     objective = Objective(job.train, data.task, data.classes, labels)
-    counts = data.train_count, data.test_count, widths, data.validation_count
-    contract = Contract.of(job, *counts)
-    metrics = metrics_of(job.train, objective, data.labels, contract.schedule)
-    return Prepared(contract, data, bottoms, modules.get("top"), objective, metrics)
+    metrics = metrics_of(job.train, objective, data.labels, made.agreement().schedule)
+    return replace(made, objective=objective, metrics=tuple(metrics))
+
+
+def seat(party: Participant, store: Store | None = None) -> Seat:
+    """A party's place in a job."""
+
+    def build(world: World, welcome: Welcome) -> Active | Passive:
+        _check_welcome(party, welcome)
+        agreement = party.agreement(welcome.widths, welcome.start)
+        if party.leads:
+            job = party.job
+            evaluations = Evaluations(job.train, party.metrics[0], job.passives, agreement.schedule)
+            learner = build_active(party, agreement)
+            return Active(world, agreement, learner, evaluations, store)
+        objective = _objective(party, welcome)
+        return Passive(world, agreement, build_passive(party, agreement, objective), store)
+
+    def answer(heard: Mapping[str, Hello]) -> Welcome:
+        assert party.objective is not None
+        others = {name: hello.width for name, hello in heard.items()}
+        known = party.objective.known(party.data.fingerprint)
+        return known.welcome(party.hello, party.agreement(others).widths)
+
+    return Seat(
+        hello=party.hello,
+        terms=party.agreement().terms(),
+        build=build,
+        answer=answer if party.leads else None,
+        store=store,
+        restarts=party.job.recovery.restarts,
+        width_max=_width_max(party),
+    )
+
+
+def _width_max(party: Participant) -> int:
+    return widest(party.job, party.method, party.data.train_count, party.data.test_count)
+
+
+def _check_welcome(party: Participant, welcome: Welcome) -> None:
+    """Widths come from the wire and decide how much is allocated."""
+    known = set(welcome.widths) == set(party.job.parties)
+    most = max(party.width, _width_max(party))
+    if not known or not all(0 <= width <= most for width in welcome.widths.values()):
+        raise RequestError(
+            f"{welcome.party} names other parties than the job has, or an embedding wider than "
+            f"{most} (limits.message_bytes)"
+        )
+
+
+def _objective(party: Participant, welcome: Welcome) -> Objective:
+    """The loss, as it follows from what the active party says of its labels."""
+    for task in TASKS:
+        if welcome.task == task and 1 <= welcome.classes <= WIDTH_MAX:
+            weights = welcome.class_weights
+            return Objective.told(party.job.train, task, welcome.classes, weights)
+    raise RequestError(f"{welcome.party} has labels of an unknown kind")
+
+
+TASKS: tuple[Task, ...] = ("binary", "multiclass", "regression")
+
+
+def active_of(parties: Parties) -> Participant:
+    """The party that has the labels."""
+    return next(party for party in parties.values() if party.leads)
+
+
+def widths_of(parties: Parties) -> dict[str, int]:
+    """How wide every party's embedding is."""
+    return {name: party.width for name, party in parties.items()}
+
+
+def sizes_of(parties: Parties) -> Sizes:
+    """How large the tensors are that cross."""
+    active = active_of(parties)
+    objective, labels = active.objective, active.data.labels
+    assert objective is not None and labels is not None
+    agreement = active.agreement(widths_of(parties))
+    top = build_top(active, agreement.present, objective)
+    return Sizes(
+        widths=agreement.present,
+        rows=agreement.rows,
+        evaluates_plain=active.job.train.evaluate_plain,
+        dtype=active.dtype,
+        top=[tuple(parameter.shape) for parameter in top.parameters()],
+        labels=torch.int64 if objective.name == "cross_entropy" else active.dtype,
+        weighted=labels.weights is not None,
+        known=objective.known(active.data.fingerprint),
+    )
+
+
+def remarks(parties: Parties) -> list[str]:
+    """What a person should know of the data before it is trained on."""
+    columns = {name: party.data.columns for name, party in parties.items()}
+    active = active_of(parties)
+    return remarks_on(columns, active.data.labels, active.job.parties)
 
 
 def names_data(job: Job) -> bool:
@@ -265,8 +216,8 @@ def names_data(job: Job) -> bool:
     )
 
 
-def _check(job: Job, data: VerticalData, modules: Mapping[str, nn.Module], method: Method) -> None:
-    """What only shows when job, data, models and method are seen together."""
+def _check(job: Job, data: VerticalData, modules: Mapping[str, nn.Module]) -> None:
+    """What only shows when job, data and models are seen together."""
     for name in job.parties:
         if name not in data.features:
             hint = nearest(name, data.features)
@@ -284,8 +235,3 @@ def _check(job: Job, data: VerticalData, modules: Mapping[str, nn.Module], metho
     for name in job.passives:
         if data.features[name].train is None:
             raise JobError(f"{name} is passive and has no columns: give it some, or leave it out")
-    if method.exchange.shares_labels and job.train.labels == "private":
-        raise JobError(
-            f"{method_name(job)} shows the labels to passive parties and train.labels is "
-            "'private': choose exchange=gradients, or set train.labels = 'shared'"
-        )

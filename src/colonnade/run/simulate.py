@@ -12,6 +12,7 @@ from torch import nn
 
 from colonnade.data.vertical import VerticalData
 from colonnade.job.records import Job
+from colonnade.learn.agreement import Agreement
 from colonnade.party.active import Active
 from colonnade.party.passive import Passive
 from colonnade.party.session import Seat, attend
@@ -22,11 +23,11 @@ from colonnade.record.metrics import Metric
 from colonnade.record.run import PartyRun, Run
 from colonnade.record.sizes import Sizes
 from colonnade.run.arguments import as_job, check_training
-from colonnade.run.setup import Contract, Prepared, prepare
+from colonnade.run.setup import Parties, active_of, prepare, remarks, seat, sizes_of, widths_of
 from colonnade.sim.kernel import Interrupted, Simulator
 from colonnade.sim.links import Rule
 
-Parties = dict[str, Active | Passive]
+Programs = dict[str, Active | Passive]
 
 
 def simulate(
@@ -57,12 +58,12 @@ def simulate(
         (21, 'end')
     """
     check_training(data, models, observers, rules, should_stop, threads)
-    prepared = prepare(as_job(job), data, models)
-    found = prepared.remarks()
+    parties = prepare(as_job(job), data, models)
+    found = remarks(parties)
     for sentence in found:
         warnings.warn(sentence, stacklevel=2)
     run = simulate_prepared(
-        prepared, observers=observers, should_stop=should_stop, rules=rules, threads=threads
+        parties, observers=observers, should_stop=should_stop, rules=rules, threads=threads
     )
     if run.status == "diverged":
         warnings.warn(diverged(run, found), stacklevel=2)
@@ -77,7 +78,7 @@ def diverged(run: Run, found: Sequence[str] = ()) -> str:
 
 
 def simulate_prepared(
-    prepared: Prepared,
+    parties: Parties,
     *,
     observers: Sequence[Subscriber] = (),
     should_stop: Callable[[], bool] | None = None,
@@ -85,22 +86,23 @@ def simulate_prepared(
     threads: int = 1,
 ) -> Run:
     """Train a job whose data is read and whose models are built; see `simulate`."""
-    contract = prepared.contract
-    job = contract.job
-    simulator = Simulator(job, rules, subscribers=observers)
-    seats = {name: prepared.seat(name) for name in job.parties}
+    active = active_of(parties)
+    assert active.data.labels is not None
+    agreement = active.agreement(widths_of(parties))
+    simulator = Simulator(active.job, rules, subscribers=observers)
+    seats = {name: seat(party) for name, party in parties.items()}
     with _torch_threads(threads):
-        status, parties = run_parties(simulator, seats, should_stop)
-    preprocessing = {name: prepared.preprocessing(name) for name in job.parties}
+        status, programs = run_parties(simulator, seats, agreement.widths, should_stop)
+    preprocessing = {name: party.data.columns.preprocessing for name, party in parties.items()}
     return record(
-        contract,
-        prepared.metrics[0],
+        agreement,
+        active.metrics[0],
         status,
         simulator,
-        parties,
-        prepared.sizes(),
+        programs,
+        sizes_of(parties),
         preprocessing,
-        prepared.data.labels.names,
+        active.data.labels.names,
     )
 
 
@@ -116,44 +118,47 @@ def _torch_threads(threads: int) -> Iterator[None]:
 
 
 def run_parties(
-    simulator: Simulator, seats: Mapping[str, Seat], should_stop: Callable[[], bool] | None
-) -> tuple[str, Parties]:
+    simulator: Simulator,
+    seats: Mapping[str, Seat],
+    widths: Mapping[str, int],
+    should_stop: Callable[[], bool] | None = None,
+) -> tuple[str, Programs]:
     """Run everybody to the end; why they ended, and the programs."""
     worlds = simulator.worlds
-    programs = {name: attend(worlds[name], seat) for name, seat in seats.items()}
+    sessions = {name: attend(worlds[name], seat) for name, seat in seats.items()}
     try:
-        status = simulator.run(programs, should_stop)[simulator.job.active].reason
+        status = simulator.run(sessions, should_stop)[simulator.job.active].reason
     except Interrupted:
         status = "interrupted"
-    return status, {name: seat.seated(worlds[name]) for name, seat in seats.items()}
+    return status, {name: seat.seated(worlds[name], widths) for name, seat in seats.items()}
 
 
 def record(
-    contract: Contract,
+    agreement: Agreement,
     metric: Metric,
     status: str,
     simulator: Simulator,
-    parties: Parties,
+    programs: Programs,
     sizes: Sizes,
     preprocessing: Mapping[str, str | None],
     classes: tuple[str, ...] = (),
 ) -> Run:
     """What the parties have at this instant, as a run."""
-    job = contract.job
-    outcomes = {name: party.outcome(status) for name, party in parties.items()}
+    job = agreement.job
+    outcomes = {name: party.outcome(status) for name, party in programs.items()}
     history = outcomes[job.active].history
     assert history is not None
     return Run(
         job=job,
-        composition=contract.method.composition(),
+        composition=agreement.method.composition(),
         metric=metric,
         status=status,
         rounds=outcomes[job.active].view.round,
-        per_epoch=contract.plan.per_epoch,
+        per_epoch=agreement.plan.per_epoch,
         time_s=max(outcome.view.finished_ns for outcome in outcomes.values()) / 1e9,
         history=history.evaluations,
         test=history.test,
-        chosen_on=contract.schedule.chosen_on,
+        chosen_on=agreement.schedule.chosen_on,
         losses=with_efforts(
             history.rounds, {name: outcome.view.efforts for name, outcome in outcomes.items()}
         ),

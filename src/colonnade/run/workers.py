@@ -11,11 +11,10 @@ import torch
 
 from colonnade import models
 from colonnade.job.records import Job
-from colonnade.learn.build import DTYPES
+from colonnade.learn.participant import DTYPES, Participant
 from colonnade.models.top import build_top
 from colonnade.parallel.group import ProcessGroup, init_group
 from colonnade.parallel.spread import Spreader, refuse_batch_norm, work
-from colonnade.run.participant import Participant
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class PartyProcess:
         """The party with its models spread over the group."""
         if self.group is None:
             return party
-        if party.bottom.build is not None and self.group.device.type == "cpu":
-            refuse_batch_norm("bottom", party.bottom.build())
+        if party.model is not None and self.group.device.type == "cpu":
+            refuse_batch_norm("bottom", party.model())
         self.group.share([party.objective.outputs if party.objective else 0])
         return replace(party, spread=Spreader(self.group))
 

@@ -27,8 +27,8 @@ from colonnade.data.named import Dataset, load
 from colonnade.data.named_part import named_features, named_weights
 from colonnade.data.own import FileRows, read_rows
 from colonnade.data.preprocess import Preprocessor
-from colonnade.data.splits import Parts, split_rows
-from colonnade.data.vertical import Columns, Labels, labels_of
+from colonnade.data.splits import SPLITS, Parts, Split, split_rows
+from colonnade.data.vertical import Columns, Labels, VerticalData, labels_of
 from colonnade.errors import DataError
 from colonnade.job.records import Job, Party, is_array
 
@@ -39,7 +39,7 @@ _REGRESSION_LOSSES = ("mse", "l1", "huber")
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PartyData:
     """All that one party reads for a training.
 
     >>> from colonnade.job.files import load as load_job
@@ -61,6 +61,21 @@ class Part:
     fingerprint: str
     """Of the rows and their order: parties that hold the same rows have the same."""
 
+    @property
+    def rows(self) -> dict[Split, int]:
+        """How many rows each split has."""
+        counts = self.train_count, self.validation_count, self.test_count
+        return dict(zip(SPLITS, counts, strict=True))
+
+    @classmethod
+    def of(cls, data: VerticalData, me: str, active: str) -> PartyData:
+        """What one party holds of data that is all in one place."""
+        counts = data.train_count, data.validation_count, data.test_count
+        columns, mark = data.features[me], data.fingerprint
+        if me != active:
+            return cls(columns, None, *counts, None, None, mark)
+        return cls(columns, data.labels, *counts, data.task, data.classes, mark)
+
 
 class Files(NamedTuple):
     """A party's own rows, and those from a file of test rows where it has one."""
@@ -69,7 +84,7 @@ class Files(NamedTuple):
     test: FileRows | None
 
 
-def assemble_party(job: Job, me: str) -> Part:
+def assemble_party(job: Job, me: str) -> PartyData:
     """Read what one party trains on, and check what it alone can check.
 
     >>> from colonnade.job.files import load as load_job
@@ -95,7 +110,7 @@ def check_counts(job: Job, train_count: int, held_count: int) -> None:
     check_batch_size(job.train.batch_size, train_count)
 
 
-def from_named(job: Job, me: str, dataset: Dataset) -> Part:
+def from_named(job: Job, me: str, dataset: Dataset) -> PartyData:
     """A party's part of a named data set."""
     party, train = job.parties[me], job.train
     held = train.test if dataset.test_rows is None else dataset.test_rows
@@ -122,7 +137,7 @@ def read_files(job: Job, me: str) -> Files:
     return Files(train, read_rows(me, party, column, test=True))
 
 
-def from_files(job: Job, me: str, files: Files) -> Part:
+def from_files(job: Job, me: str, files: Files) -> PartyData:
     """A party's part from its own files."""
     party, train, (own, test) = job.parties[me], job.train, files
     labels, count = own.labels, own.count if test is None else own.count + test.count
@@ -173,12 +188,12 @@ def _part(
     weights: Array | None,
     parts: Parts,
     mark: str,
-) -> Part:
+) -> PartyData:
     counts = len(parts.train), len(parts.validation), len(parts.test)
     if party.role == "passive":
-        return Part(columns, None, *counts, None, None, mark)
+        return PartyData(columns, None, *counts, None, None, mark)
     assert encoded is not None
     encoded = encoded.with_positive(party.positive)
     own = None if weights is None else check_weights(weights[parts.train], counts[0])
     labels = labels_of(encoded, parts, own)
-    return Part(columns, labels, *counts, encoded.task, encoded.outputs, mark)
+    return PartyData(columns, labels, *counts, encoded.task, encoded.outputs, mark)

@@ -1,0 +1,166 @@
+"""A party that is ready to take part, in whichever world: all that it alone knows."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from colonnade import models
+from colonnade.data.party import PartyData
+from colonnade.data.splits import SPLITS, Split
+from colonnade.errors import JobError
+from colonnade.job.policy import Policy
+from colonnade.job.records import Job
+from colonnade.job.terms import digest
+from colonnade.learn.agreement import Agreement
+from colonnade.learn.objective import Objective
+from colonnade.learn.trainer import evaluating
+from colonnade.methods.method import Method
+from colonnade.record.metrics import Metric
+from colonnade.wire.messages import Hello
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+def secret_seed(job: Job, name: str) -> int:
+    """A party's own seed; derived from the job's where a party has none (simulations only)."""
+    own = job.parties[name].seed
+    if own is not None:
+        return own
+    text = f"{job.seed}/{name}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:7], "little")
+
+
+@dataclass(frozen=True, eq=False)
+class Participant:
+    """What a party knows before it has met the others; `agreement` is what follows when it has."""
+
+    job: Job
+    """With what is private to the party."""
+    me: str
+    method: Method
+    data: PartyData
+    model: Callable[[], nn.Module] | None
+    """Makes the bottom model with its first weights; None for a label-only party."""
+    features: Mapping[Split, torch.Tensor] | None
+    """Its columns, on its device."""
+    width: int
+    """Of its embedding; 0 for a label-only party."""
+    device: torch.device
+    objective: Objective | None = None
+    """Of the active party; a passive one hears of it, where it needs to know."""
+    metrics: tuple[Metric, ...] = ()
+    """Of the active party; the first is for choices."""
+    policy: Policy = field(default_factory=Policy)
+    top: nn.Module | None = None
+    """A ready-made top model; None builds the job's."""
+    clocked: bool = False
+    """Whether all are as fast as the job says, as in a simulation."""
+    spread: Callable[[str, nn.Module], nn.Module] = lambda name, module: module
+    """Spreads a model (`bottom`, `top`) over several processes, where the party has them."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the active party."""
+        return self.me == self.job.active
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of all tensors of the job."""
+        return DTYPES[self.job.train.dtype]
+
+    @property
+    def seed(self) -> int:
+        """Its secret."""
+        return secret_seed(self.job, self.me)
+
+    @property
+    def hello(self) -> Hello:
+        """How the party introduces itself."""
+        return Hello(
+            party=self.me,
+            digest=digest(self.agreement().terms()),
+            rows=self.data.train_count,
+            test_rows=self.data.test_count,
+            validation_rows=self.data.validation_count,
+            width=self.width,
+            fingerprint=self.data.fingerprint,
+        )
+
+    def agreement(self, widths: Mapping[str, int] | None = None, start: int = 0) -> Agreement:
+        """What all agree on, once everybody's width is known; before, all but the widths."""
+        known = dict.fromkeys(self.job.parties, 1) | dict(widths or {}) | {self.me: self.width}
+        ordered = {name: known[name] for name in self.job.parties}
+        return Agreement(self.job, self.method, self.data.rows, ordered, start, self.clocked)
+
+
+Bottom = tuple[
+    Callable[[], nn.Module] | None, Mapping[Split, torch.Tensor] | None, int, torch.device
+]
+
+
+def build_bottom(job: Job, name: str, data: PartyData, module: nn.Module | None) -> Bottom:
+    """Build, or copy, a party's bottom model and measure how wide its embedding is: the model, the
+    features on the party's device, the width and the device."""
+    party, columns = job.parties[name], data.columns
+    device = _device(party.device, name)
+    if columns.train is None or columns.test is None:
+        return None, None, 0, device
+    dtype = DTYPES[job.train.dtype]
+    features: dict[Split, torch.Tensor] = {
+        split: as_tensor(columns.part(split), dtype, device) for split in SPLITS
+    }
+
+    def build() -> nn.Module:
+        if module is not None:
+            built = copy.deepcopy(module)
+        else:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(secret_seed(job, name))
+                row_shape = tuple(features["train"].shape[1:])
+                built = models.build(party.model, row_shape, f"parties.{name}.model")
+        return built.to(device=device, dtype=dtype).train()
+
+    width = _width(build(), features["train"][:2], name)
+    if party.width not in (None, width):
+        raise JobError(
+            f"parties.{name}.width is {party.width} and its model gives {width}: "
+            "change the width, or the model's embedding"
+        )
+    return build, features, width, device
+
+
+def as_tensor(array: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """An array of numbers on a device."""
+    return torch.as_tensor(np.ascontiguousarray(array)).to(device=device, dtype=dtype)
+
+
+def _device(text: str, name: str) -> torch.device:
+    try:
+        device = torch.device(text)
+    except RuntimeError:
+        raise JobError(f"parties.{name}.device is '{text}': write 'cpu' or 'cuda:0'") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise JobError(f"parties.{name}.device is '{text}', but this machine has no CUDA device")
+    return device
+
+
+def _width(module: nn.Module, rows: torch.Tensor, name: str) -> int:
+    try:
+        with evaluating(module):
+            embedding = module(rows)
+    except Exception as error:  # A model of one's own may raise anything.
+        raise JobError(
+            f"the model of {name} cannot read rows of shape {tuple(rows.shape[1:])}: {error}"
+        ) from error
+    if not isinstance(embedding, torch.Tensor) or embedding.dim() != 2:
+        shape = tuple(embedding.shape) if isinstance(embedding, torch.Tensor) else embedding
+        raise JobError(f"the model of {name} must return [rows, width], it returned {shape}")
+    return int(embedding.shape[1])
