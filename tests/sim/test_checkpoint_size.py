@@ -42,7 +42,7 @@ def test_a_checkpoint_grows_by_what_is_told_of_a_round_and_by_nothing_else():
     measured = Record([0.5] * 9999, [{"test_loss": 0.5, "accuracy": 0.5}] * 999)
     stores = {name: Weighed() for name in job.parties}
     seats = null_seats(agreement, sizes, METRICS["accuracy"], measured, stores)
-    _, parties = run_parties(Simulator(job), seats, agreement.widths)
+    _, parties = run_parties(Simulator(job), seats)
     rows = len(parties[job.active].history.evaluations)
     for name, store in stores.items():
         once, twice = store.sizes

@@ -332,3 +332,15 @@ def test_the_end_does_not_overtake_the_last_reply():
         locals_ = {"send": 0, "local": locals_ + 1}.get(action, locals_)
         waits += [locals_] if action == "fresh" else []
     assert waits[-3:] == waits[-6:-3] == [1, 1, 7]
+
+
+@pytest.mark.parametrize("method", ["fedsgd", "cvfl"])
+@pytest.mark.parametrize("events", [0, 1, 4, 40])
+def test_a_run_that_is_interrupted_whenever_it_may_be_has_what_each_party_had(method, events):
+    labels = "shared" if method == "cvfl" else "private"
+    case = small(3, method={"name": method}, rounds=20, labels=labels)
+    left = iter(range(events))
+    run = simulate(case.job, case.data, case.modules, should_stop=lambda: next(left, None) is None)
+    assert run.status == "interrupted" and run.rounds < 20
+    for name in case.job.parties:
+        assert run.weights[name]

@@ -50,11 +50,10 @@ class Seat:
     """The widest embedding that another party may announce, unless the job says how wide it is."""
     program: Active | Passive | None = None
 
-    def seated(self, world: World, widths: Mapping[str, int]) -> Active | Passive:
+    def seated(self, world: World, welcome: Welcome) -> Active | Passive:
         """Its program; one that has not begun if it has not come to that."""
         if self.program is None:
-            first = Welcome(self.hello.party, self.hello.digest, 0, dict(widths))
-            self.program = self.build(world, first)
+            self.program = self.build(world, welcome)
         return self.program
 
     def introduction(self) -> Hello:

@@ -124,25 +124,24 @@ class Disconnected(Event, frozen=True):
         return f"the connection with {self.peer} {how}{self.more}"
 
 
-class PeerLeft(Event, frozen=True):
-    """A peer has stopped as planned."""
+class PeerEnded(Event, frozen=True):
+    """The process of a peer has ended before the job did."""
 
     recorded: ClassVar[bool] = True
     peer: str
     reason: str
     more: str = ""
+
+
+class PeerLeft(PeerEnded, frozen=True):
+    """A peer has stopped as planned."""
 
     def sentence(self) -> str:
         return f"{self.peer} left: {self.reason}{self.more}"
 
 
-class PeerFailed(Event, frozen=True):
+class PeerFailed(PeerEnded, frozen=True):
     """A peer has failed before anything depended on it."""
-
-    recorded: ClassVar[bool] = True
-    peer: str
-    reason: str
-    more: str = ""
 
     def sentence(self) -> str:
         may = "failed before the first round, and may come again"

@@ -149,7 +149,7 @@ def _clocked(
     job = agreement.job
     simulator = Simulator(job, rules)
     seats = null_seats(agreement, sizes, metric, measured)
-    status, programs = run_parties(simulator, seats, agreement.widths)
+    status, programs = run_parties(simulator, seats)
     return record(agreement, metric, status, simulator, programs, sizes, {})
 
 

@@ -226,7 +226,7 @@ class _Scene:
             METRICS["accuracy"],
             Record(evaluations=rising),
         )
-        run_parties(simulator, seats, agreement.widths)
+        run_parties(simulator, seats)
         rows = simulator.worlds[self.me.me].ledger.entries()
         counts = {(r["peer"], r["direction"], r["kind"]): (r["messages"], r["bytes"]) for r in rows}
         return _Seen(counts, simulator.now_ns / NS_PER["s"])

@@ -92,7 +92,7 @@ def simulate_prepared(
     simulator = Simulator(active.job, rules, subscribers=observers)
     seats = {name: seat(party) for name, party in parties.items()}
     with _torch_threads(threads):
-        status, programs = run_parties(simulator, seats, agreement.widths, should_stop)
+        status, programs = run_parties(simulator, seats, should_stop)
     preprocessing = {name: party.data.columns.preprocessing for name, party in parties.items()}
     return record(
         agreement,
@@ -120,7 +120,6 @@ def _torch_threads(threads: int) -> Iterator[None]:
 def run_parties(
     simulator: Simulator,
     seats: Mapping[str, Seat],
-    widths: Mapping[str, int],
     should_stop: Callable[[], bool] | None = None,
 ) -> tuple[str, Programs]:
     """Run everybody to the end; why they ended, and the programs."""
@@ -130,7 +129,11 @@ def run_parties(
         status = simulator.run(sessions, should_stop)[simulator.job.active].reason
     except Interrupted:
         status = "interrupted"
-    return status, {name: seat.seated(worlds[name], widths) for name, seat in seats.items()}
+    # Whoever was interrupted before the handshake is as it would have been after it.
+    active = seats[simulator.job.active]
+    assert active.answer is not None
+    welcome = active.answer({name: seats[name].hello for name in simulator.job.passives})
+    return status, {name: seat.seated(worlds[name], welcome) for name, seat in seats.items()}
 
 
 def record(
