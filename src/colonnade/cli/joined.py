@@ -157,21 +157,21 @@ def run(job: Job, me: str, file: PartyFile, host: Host) -> Joined | None:
 
     torch.set_num_threads(host.threads)
     line = None if host.emulate is None else Emulation.parse(host.emulate)
-    with start_group(job, me) as crew:
-        if crew.is_worker:
-            crew.work()
+    with start_group(job, me) as process:
+        if process.is_worker:
+            process.work()
             return None
         if host.restart and (aside := set_aside(host.out)) is not None:
             screen.stderr().print(f"begins anew; what {host.out} held is in {aside}")
         folder = PartyFolder(host.out)
         try:
-            return _speak(crew, file, host, folder, line)
+            return _speak(process, file, host, folder, line)
         finally:
             folder.close()
 
 
 def _speak(
-    crew: PartyProcess, file: PartyFile, host: Host, folder: PartyFolder, line: Emulation | None
+    process: PartyProcess, file: PartyFile, host: Host, folder: PartyFolder, line: Emulation | None
 ) -> Joined:
     from colonnade.cli import screen
     from colonnade.data.scale import remarks
@@ -180,14 +180,15 @@ def _speak(
     from colonnade.run.naming import check_names
     from colonnade.run.setup import participant
 
-    composition = check_names(crew.job, [crew.me]).composition()
-    folder.refuse_others(crew.me, identity(terms(crew.job, composition)))
+    composition = check_names(process.job, [process.me]).composition()
+    folder.refuse_others(process.me, identity(terms(process.job, composition)))
     if folder.is_complete:
         screen.stderr().print(f"this job is complete; its result is in {folder.path}")
         return Joined("complete", folder.path, folder.rounds)
-    party = crew.distribute(participant(_seeded(crew.job, crew.me, folder), crew.me, file.policy))
+    own = _seeded(process.job, process.me, folder)
+    party = process.distribute(participant(own, process.me, file.policy))
     reporter = Reporter(screen.stderr(), folder.path / "log.txt", host.quiet, host.launched)
-    for remark in remarks({crew.me: party.data.columns}, party.data.labels):
+    for remark in remarks({process.me: party.data.columns}, party.data.labels):
         reporter.say(remark)
     try:
         return take_part(party, host.address, host.keyring, folder, line, [reporter])

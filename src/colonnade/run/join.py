@@ -87,10 +87,12 @@ class Participation:
         same = identity(me.agreement().terms())
         self.chain = Chain.open(folder.chain, me.me, same, wall_ns())
         elapsed_ns = max(0, wall_ns() - folder.remember("started_ns", wall_ns()))
-        self.watch = FailureDetector(self._timeouts(), me.me, subscribers, self.chain, elapsed_ns)
+        self.detector = FailureDetector(
+            self._timeouts(), me.me, subscribers, self.chain, elapsed_ns
+        )
         kept = FileStore(folder.checkpoints, me.me, same, job.recovery.keep)
         forgives = job.recovery.on_disk_fault == "go_on"
-        self.store = NotedStore(kept, self.watch, self.chain, forgives)
+        self.store = NotedStore(kept, self.detector, self.chain, forgives)
         agreement = me.agreement()
         self.per_epoch = agreement.plan.per_epoch
         self.chosen_on = agreement.schedule.chosen_on
@@ -107,7 +109,7 @@ class Participation:
         self.world = PartyWorld(
             me.job,
             me.me,
-            self.watch,
+            self.detector,
             incarnation=new_incarnation(),
             emulation=emulation,
             policy=me.policy,
@@ -135,7 +137,7 @@ class Participation:
         return seat(self.me, self.store)
 
     def _tell(self, kind: Callable[..., Event], *said: object) -> None:
-        self.watch.tell(kind(self.me.me, self.watch.time_ns(), *said))
+        self.detector.tell(kind(self.me.me, self.detector.time_ns(), *said))
 
     def _timeouts(self) -> Timeouts:
         """A passive party that has its result waits for the active one no longer than for a
@@ -171,19 +173,19 @@ class Participation:
         except Over as news:
             if not self.folder.is_done:
                 raise
-            self.watch.note(f"{news}; {KEPT_BEFORE}")
+            self.detector.note(f"{news}; {KEPT_BEFORE}")
             self.folder.complete()
             return DONE_STATUS
         except AbsentError as absent:
             # Once the parties have begun again, they need each other to the end.
             if not self.folder.is_done or self.seat.program is not None:
                 raise
-            self.watch.note(f"{absent}; {KEPT_BEFORE}, and only a goodbye is missing")
+            self.detector.note(f"{absent}; {KEPT_BEFORE}, and only a goodbye is missing")
             return DONE_STATUS
 
     def _goes_on(self, start: int) -> None:
-        if not self.watch.begun_ns:
-            now_ns = self.watch.now()
+        if not self.detector.begun_ns:
+            now_ns = self.detector.now()
             # A clock that was set back must not make the time negative.
             self.world.start_clock(min(now_ns, self.folder.remember("begun_ns", now_ns)))
         if self.world.roster.begun_again or start:
@@ -204,7 +206,7 @@ class Participation:
             except msgspec.MsgspecError:
                 found[peer] = [f"the receipt of {peer} cannot be read"]
             for sentence in found[peer]:
-                self.watch.note(sentence)
+                self.detector.note(sentence)
         self.folder.reconciled(found)
         return found
 
@@ -233,7 +235,7 @@ class Participation:
             "rounds": view.round,
             "per_epoch": self.per_epoch,
             "time_s": view.finished_ns / 1e9,
-            "refusals": self.watch.refusals,
+            "refusals": self.detector.refusals,
         }
         if me.leads:
             self.run_ = self._run(outcome, own)

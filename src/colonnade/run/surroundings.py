@@ -20,14 +20,14 @@ class NotedStore:
     goes on without, unless the job says otherwise."""
 
     def __init__(
-        self, store: FileStore, watch: FailureDetector, chain: Chain, forgives: bool
+        self, store: FileStore, detector: FailureDetector, chain: Chain, forgives: bool
     ) -> None:
         self._store = store
-        self._watch = watch
+        self._detector = detector
         self._chain = chain
         self._forgives = forgives
         for fault in store.faults:
-            watch.note(fault)
+            detector.note(fault)
 
     def save(self, round: int, tree: Tree) -> None:
         """Save, and let the ledger know."""
@@ -36,9 +36,9 @@ class NotedStore:
         except CheckpointError as error:
             if not self._forgives:
                 raise
-            self._watch.note(f"{error}; the training goes on without (recovery.on_disk_fault)")
+            self._detector.note(f"{error}; the training goes on without (recovery.on_disk_fault)")
             return
-        self._watch.tell(Saved(self._watch.me, self._watch.time_ns(), round))
+        self._detector.tell(Saved(self._detector.me, self._detector.time_ns(), round))
         self._chain.sync()
 
     def load(self, round: int) -> Tree:
@@ -57,7 +57,7 @@ class NotedStore:
     def begin(self, run: str, attempt: str, start: int) -> None:
         """Go on from one of them; the ledger tells which run it is."""
         if run != self.run:
-            self._watch.note(f"takes part in the run {run[:12]}")
+            self._detector.note(f"takes part in the run {run[:12]}")
         self._store.begin(run, attempt, start)
 
 
@@ -74,7 +74,7 @@ class PartyWorld(NetworkWorld):
         await super().send(to, message)
 
     def start_clock(self, begun_ns: int) -> None:
-        """The training began when the watch showed this; what came before it is not counted."""
+        """The training began at this instant; what came before it is not counted."""
         self.detector.begun_ns = begun_ns
         self.timeline = Timeline()
 
