@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from colonnade.data.vertical import VerticalData, vertical
-from colonnade.job import Job, Party, Top, Train
+from colonnade.job.records import Job, Party, Top, Train
 from colonnade.models.top import Agg, Dot, Split
 
 ROWS = 64
@@ -92,7 +92,7 @@ def small(
 
 def with_network(job: Job, costs: dict[str, str] | None = None, **link: Any) -> Job:
     """The same job with a network, and the paper's costs in milliseconds."""
-    from colonnade.job import Compute, Costs, Link, Network
+    from colonnade.job.records import Compute, Costs, Link, Network
 
     costs = costs or {"forward": "10ms", "backward": "20ms", "aggregate": "10ms"}
     return msgspec.structs.replace(

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
         RequestError,
         WireError,
     )
-    from colonnade.job import (
+    from colonnade.job import load, with_sets
+    from colonnade.job.records import (
         Compute,
         Costs,
         Job,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
         Timeouts,
         Top,
         Train,
-        load,
-        with_sets,
     )
     from colonnade.methods.fedbcd import fedbcd
     from colonnade.methods.fedsgd import fedsgd
@@ -51,26 +50,26 @@ if TYPE_CHECKING:
 _HOME = {
     "ColonnadeError": "errors",
     "Comparison": "run.compare",
-    "Compute": "job",
-    "Costs": "job",
+    "Compute": "job.records",
+    "Costs": "job.records",
     "DataError": "errors",
     "DeadlockError": "errors",
     "FailedError": "errors",
-    "Job": "job",
+    "Job": "job.records",
     "JobError": "errors",
-    "Limits": "job",
-    "Link": "job",
+    "Limits": "job.records",
+    "Link": "job.records",
     "Method": "methods.method",
-    "Network": "job",
-    "Party": "job",
+    "Network": "job.records",
+    "Party": "job.records",
     "PartyError": "errors",
-    "Recovery": "job",
+    "Recovery": "job.records",
     "RequestError": "errors",
     "Run": "record.run",
     "Sweep": "run.sweep",
-    "Timeouts": "job",
-    "Top": "job",
-    "Train": "job",
+    "Timeouts": "job.records",
+    "Top": "job.records",
+    "Train": "job.records",
     "VerticalData": "data.vertical",
     "WireError": "errors",
     "compare": "run.compare",

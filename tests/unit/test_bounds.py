@@ -15,7 +15,7 @@ import colonnade as cn
 from colonnade import models
 from colonnade.cli import main
 from colonnade.errors import nearest
-from colonnade.job import builtin_names, builtin_text, loads
+from colonnade.job.files import builtin_names, builtin_text, loads
 from colonnade.job.party_file import load_party
 from colonnade.job.reading import FILE_BYTES_MAX
 from colonnade.models.top import build_top

@@ -15,8 +15,9 @@ from colonnade.data.assemble import assemble
 from colonnade.data.fingerprint import fingerprint
 from colonnade.data.party import assemble_party
 from colonnade.errors import DataError
-from colonnade.job import Job, Party, Train, load
+from colonnade.job import load
 from colonnade.job.party_file import PartyFile, own_job
+from colonnade.job.records import Job, Party, Train
 
 COUNT = 40
 IDS = [f"c{index:03}" for index in range(COUNT)]

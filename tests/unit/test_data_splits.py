@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.data import vertical
 from colonnade.data.splits import set_aside, split_rows
+from colonnade.data.vertical import vertical
 from colonnade.errors import DataError, JobError
-from colonnade.job import Train
+from colonnade.job.records import Train
 
 IDS = pa.array([f"customer-{number}" for number in range(1000)], pa.large_string())
 

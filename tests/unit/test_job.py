@@ -10,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade import Compute, Costs, Job, JobError, Link, Network, Party, Top, Train
-from colonnade.job import (
-    Limits,
-    Recovery,
-    Timeouts,
+from colonnade.job.files import (
     apply_sets,
     builtin_names,
     builtin_text,
@@ -23,6 +20,7 @@ from colonnade.job import (
     loads,
     to_tables,
 )
+from colonnade.job.records import Limits, Recovery, Timeouts
 from colonnade.units import duration_ns, rate_bits, show_bytes, show_seconds
 
 

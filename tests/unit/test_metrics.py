@@ -9,7 +9,8 @@ from sklearn.calibration import calibration_curve
 
 import colonnade as cn
 from colonnade.errors import DataError, JobError
-from colonnade.job import Train, load
+from colonnade.job import load
+from colonnade.job.records import Train
 from colonnade.record.metrics import METRICS, choose
 
 rng = np.random.default_rng(5)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from colonnade import methods
-from colonnade.job import Train
+from colonnade.job.records import Train
 from colonnade.learn.learner import Aggregate
 from colonnade.learn.null import NullActive, NullPassive
 from colonnade.learn.schedule import Schedule

@@ -3,7 +3,7 @@
 import pytest
 
 from colonnade.errors import RequestError
-from colonnade.net.grpc import proxy_option
+from colonnade.net.proxy import proxy_option
 
 PROXY = "http://proxy.example:3128"
 NONE = [("grpc.enable_http_proxy", 0)]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade import Job, Party, Train
-from colonnade.job import builtin_names, dumps, load, loads
+from colonnade.job.files import builtin_names, dumps, load, loads
 from colonnade.job.party_file import PartyFile, own_job, public_job
 from colonnade.job.terms import differences, digest, identity, terms
 

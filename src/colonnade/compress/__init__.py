@@ -45,30 +45,23 @@ from colonnade.compress.base import (
     decode,
     plain,
 )
-from colonnade.compress.feedback import ErrorFeedback, error_feedback
+from colonnade.compress.feedback import error_feedback
 from colonnade.compress.half import Half, half
 from colonnade.compress.importance import goes_by_importance, without_importance
 from colonnade.compress.lattice import Lattice, lattice
 from colonnade.compress.scalar import Scalar, scalar
-from colonnade.compress.schedule import Diminishing, Steps, diminishing, steps
+from colonnade.compress.schedule import diminishing, steps
 from colonnade.compress.text import describe, parse
 from colonnade.compress.topk import TopK, topk
 
 __all__ = [
     "DECODERS",
     "Compress",
-    "Diminishing",
     "Encoder",
     "Encoding",
-    "ErrorFeedback",
-    "Half",
     "Key",
-    "Lattice",
     "Occasion",
     "Plain",
-    "Scalar",
-    "Steps",
-    "TopK",
     "decode",
     "describe",
     "diminishing",

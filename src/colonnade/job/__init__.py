@@ -3,50 +3,6 @@
 May import methods, policies, compress, wire.
 """
 
-from colonnade.job.files import (
-    apply_sets,
-    builtin_names,
-    builtin_text,
-    dumps,
-    from_tables,
-    load,
-    loads,
-    to_tables,
-    with_sets,
-)
-from colonnade.job.records import (
-    Compute,
-    Costs,
-    Job,
-    Limits,
-    Link,
-    Network,
-    Party,
-    Recovery,
-    Timeouts,
-    Top,
-    Train,
-)
+from colonnade.job.files import dumps, load, loads, with_sets
 
-__all__ = [
-    "Compute",
-    "Costs",
-    "Job",
-    "Limits",
-    "Link",
-    "Network",
-    "Party",
-    "Recovery",
-    "Timeouts",
-    "Top",
-    "Train",
-    "apply_sets",
-    "builtin_names",
-    "builtin_text",
-    "dumps",
-    "from_tables",
-    "load",
-    "loads",
-    "to_tables",
-    "with_sets",
-]
+__all__ = ["dumps", "load", "loads", "with_sets"]

@@ -16,25 +16,9 @@ from importlib.metadata import version
 from typing import Any
 
 from colonnade.errors import RequestError
-from colonnade.net.proxy import proxy_option
-from colonnade.tls.certificate import dns_name, names_of, party_of
-from colonnade.tls.identity import Identity, load_identity
+from colonnade.tls.certificate import dns_name, names_of
+from colonnade.tls.identity import Identity
 from colonnade.tls.keyring import Keyring
-
-__all__ = [
-    "Identity",
-    "cancel_call",
-    "channel_credentials",
-    "channel_options",
-    "explain",
-    "holder",
-    "load_identity",
-    "party_of",
-    "peer_certificate",
-    "proxy_option",
-    "secure_grpc",
-    "server_credentials",
-]
 
 VERBOSITY_VARIABLE = "GRPC_VERBOSITY"
 CONNECT_S = 5
