@@ -11,8 +11,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from colonnade.net import grpc as tls
 from colonnade.tls import signing
+from colonnade.tls.identity import Identity, load_identity
 
 NOW = datetime.datetime.now(datetime.UTC)
 BOTH = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH)
@@ -83,10 +83,10 @@ def store(folder: Path, cert: bytes, key: bytes, authority: bytes) -> Path:
 def load(folder: Path, party: str = "bank", names: tuple[str, ...] = (), listens: bool = False):
     """`load_identity` with the files of a party's folder."""
     paths = [folder / name for name in ("cert.pem", "key.pem", "ca.pem")]
-    return tls.load_identity(*paths, party, names, listens=listens)
+    return load_identity(*paths, party, names, listens=listens)
 
 
-def unchecked(folder: Path) -> tls.Identity:
+def unchecked(folder: Path) -> Identity:
     """An identity of whatever the folder has: a peer is not bound to check its own files."""
     cert, key, authority = ((folder / f"{name}.pem").read_bytes() for name in ("cert", "key", "ca"))
-    return tls.Identity(folder.name, cert, key, authority, 0)
+    return Identity(folder.name, cert, key, authority)

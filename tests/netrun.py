@@ -11,7 +11,6 @@ from typing import Any
 
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
-from colonnade.net import grpc as tls
 from colonnade.net.client import Client
 from colonnade.net.detector import FailureDetector
 from colonnade.net.link import Emulation
@@ -21,7 +20,7 @@ from colonnade.net.world import NetworkWorld
 from colonnade.party.session import Seat, attend
 from colonnade.record.events import Evaluated, Event, Subscriber, Tested, Waiting
 from colonnade.tls.authority import create_authority, issue
-from colonnade.tls.identity import Identity
+from colonnade.tls.identity import Identity, load_identity
 from tests import loop
 
 LIMIT_S = 60
@@ -49,7 +48,7 @@ def identities(parties: tuple[str, ...]) -> dict[str, Identity]:
         create_authority(folder, 10, "tests")
         issue(folder, parties, {}, 5, False)
         return {
-            party: tls.load_identity(
+            party: load_identity(
                 folder / party / "cert.pem",
                 folder / party / "key.pem",
                 folder / party / "ca.pem",

@@ -20,6 +20,7 @@ from colonnade.net import grpc as tls
 from colonnade.net.client import Client
 from colonnade.net.detector import FailureDetector
 from colonnade.net.link import Emulation
+from colonnade.net.proxy import proxy_option
 from colonnade.net.runner import run_party
 from colonnade.net.server import METHOD, SERVICE, Server
 from colonnade.net.session import Segment
@@ -161,7 +162,7 @@ async def scene(
 async def wire(address: str, identity: Identity, active: str) -> AsyncIterator[Callable[[], Any]]:
     """A raw connection to a server: each call opens a stream on it."""
     grpc = tls.secure_grpc()
-    options = [*tls.channel_options(active), *tls.proxy_option(address, os.environ)]
+    options = [*tls.channel_options(active), *proxy_option(address, os.environ)]
     credentials = tls.channel_credentials(identity)
     async with grpc.aio.secure_channel(address, credentials, options=options) as channel:
         calls: list[Any] = []

@@ -11,7 +11,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from colonnade.net import grpc as tls
+from colonnade.net.proxy import proxy_option
 from colonnade.tls.authority import create_authority, issue
+from colonnade.tls.certificate import party_of
+from colonnade.tls.identity import Identity
 from tests import loop
 from tests.certificates import certificate, load, signer, store, unchecked
 
@@ -44,7 +47,7 @@ class Active:
 
     async def answer(self, messages, context):
         seen = context.auth_context()
-        self.callers.append(tls.party_of(tls.peer_certificate(seen), self.known))
+        self.callers.append(party_of(tls.peer_certificate(seen), self.known))
         self.versions |= set(seen["ssl_tls_version"])
         async for message in messages:
             yield message
@@ -79,7 +82,7 @@ async def call(target, credentials, options):
 
 async def dial(port, identity, active="bank", server_name=None):
     target = f"127.0.0.1:{port}"
-    options = [*tls.channel_options(active, server_name), *tls.proxy_option(target, os.environ)]
+    options = [*tls.channel_options(active, server_name), *proxy_option(target, os.environ)]
     return await call(target, tls.channel_credentials(identity), options)
 
 
@@ -111,13 +114,13 @@ def test_who_is_not_let_in(alliance, who):
     else:
         folder = alliance / "elsewhere" / "telco" if who == "elsewhere" else alliance / "late"
         mine = unchecked(folder)
-        theirs = tls.Identity("telco", mine.certificate, mine.key, trusted, 0)
+        theirs = Identity("telco", mine.certificate, mine.key, trusted)
         credentials = tls.channel_credentials(theirs)
 
     async def scene():
         async with listening(unchecked(alliance / "bank"), {"telco": (), "late": ()}) as active:
             target = f"127.0.0.1:{active.port}"
-            options = [*tls.channel_options("bank"), *tls.proxy_option(target, os.environ)]
+            options = [*tls.channel_options("bank"), *proxy_option(target, os.environ)]
             details = await call(target, credentials, options)
             assert "closed the connection as it began" in tls.explain(details, "bank")
             # The server still admits those who belong.
@@ -306,7 +309,7 @@ def test_through_a_proxy(alliance, monkeypatch, password, given, works):
         ):
             # Only the proxy can find this host: the name is never resolved here.
             target = f"bank.invalid:{active.port}"
-            proxy = tls.proxy_option(target, {"HTTPS_PROXY": f"http://{given}127.0.0.1:{port}"})
+            proxy = proxy_option(target, {"HTTPS_PROXY": f"http://{given}127.0.0.1:{port}"})
             options = [*tls.channel_options("bank"), *proxy]
             credentials = tls.channel_credentials(unchecked(alliance / "telco"))
             answer = await call(target, credentials, options)
@@ -326,7 +329,7 @@ def test_the_environment_alone_sends_nobody_to_a_proxy(alliance, monkeypatch):
     async def scene():
         async with listening(unchecked(alliance / "bank")) as active:
             target = f"127.0.0.1:{active.port}"
-            options = [*tls.channel_options("bank"), *tls.proxy_option(target, {})]
+            options = [*tls.channel_options("bank"), *proxy_option(target, {})]
             credentials = tls.channel_credentials(unchecked(alliance / "telco"))
             assert await call(target, credentials, options) == [35000]
 

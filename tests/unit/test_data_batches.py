@@ -10,11 +10,10 @@ keys = st.integers(min_value=0, max_value=2**64 - 1)
 
 
 @given(rows=st.integers(1, 3000), key=keys)
-def test_a_permutation_takes_every_row_once_and_can_be_undone(rows, key):
+def test_a_permutation_takes_every_row_once(rows, key):
     shuffle = Permutation(rows, key)
     order = shuffle(np.arange(rows))
     assert np.array_equal(np.sort(order), np.arange(rows))
-    assert np.array_equal(shuffle.inverse(order), np.arange(rows))
     assert np.array_equal(Permutation(rows, key)(np.arange(rows)), order)
 
 
@@ -30,7 +29,6 @@ def test_a_permutation_of_very_many_rows(rows, key, starts):
     assert order.min() >= 0
     assert order.max() < rows
     assert len(np.unique(order)) == len(positions)
-    assert np.array_equal(shuffle.inverse(order), positions)
 
 
 def test_a_permutation_depends_on_its_key_and_looks_random():
@@ -75,7 +73,6 @@ def test_the_batches_of_an_epoch_are_the_rows(rows, size, seed, shuffle, epoch):
     plan = BatchPlan(rows, size, seed, shuffle)
     rounds = range(epoch * plan.per_epoch, (epoch + 1) * plan.per_epoch)
     batches = [plan.batch(round) for round in rounds]
-    assert all(plan.epoch_of(round) == epoch for round in rounds)
     assert all(len(batch) == size for batch in batches[:-1])
     assert np.array_equal(np.sort(np.concatenate(batches)), np.arange(rows))
 

@@ -44,13 +44,12 @@ class Permutation:
     """A shuffle of `range(rows)` that is computed, not stored.
 
     A Feistel network: the bits of a position are cut into two halves, and each half in turn is
-    XORed with a keyed hash of the other, which can be undone step by step. Its domain is the next
-    power of two; a position that lands outside the rows is mapped again until it lands inside.
+    XORed with a keyed hash of the other, which could be undone step by step, so that no two
+    positions get the same row. Its domain is the next power of two; a position that lands outside
+    the rows is mapped again until it lands inside.
 
     >>> shuffle = Permutation(5, key=1)
     >>> sorted(shuffle(np.arange(5)).tolist())
-    [0, 1, 2, 3, 4]
-    >>> shuffle.inverse(shuffle(np.arange(5))).tolist()
     [0, 1, 2, 3, 4]
     """
 
@@ -67,35 +66,27 @@ class Permutation:
 
     def __call__(self, positions: npt.ArrayLike) -> Rows:
         """Return the row at each position."""
-        return self._walk(positions, forward=True)
-
-    def inverse(self, rows: npt.ArrayLike) -> Rows:
-        """Return the position of each row."""
-        return self._walk(rows, forward=False)
-
-    def _walk(self, positions: npt.ArrayLike, *, forward: bool) -> Rows:
         start = np.asarray(positions, dtype=np.int64)
         assert start.size == 0 or (start.min() >= 0 and start.max() < self.rows)
-        values = self._map(start.astype(np.uint64).ravel(), forward=forward)
+        values = self._map(start.astype(np.uint64).ravel())
         limit = np.uint64(self.rows)
         outside = np.flatnonzero(values >= limit)
         while outside.size:
-            moved = self._map(values[outside], forward=forward)
+            moved = self._map(values[outside])
             values[outside] = moved
             outside = outside[moved >= limit]
         return values.astype(np.int64).reshape(start.shape)
 
-    def _map(self, values: npt.NDArray[np.uint64], *, forward: bool) -> npt.NDArray[np.uint64]:
+    def _map(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         if self._low_bits == 0:
             return values
         low = (values & np.uint64((1 << self._low_bits) - 1)).astype(np.uint32)
         high = (values >> np.uint64(self._low_bits)).astype(np.uint32)
-        steps = range(_STEPS) if forward else range(_STEPS - 1, -1, -1)
-        for step in steps:
+        for step, key in enumerate(self._keys):
             if step % 2 == 0:
-                low ^= _hash(high, self._keys[step], self._low_bits)
+                low ^= _hash(high, key, self._low_bits)
             elif self._high_bits:
-                high ^= _hash(low, self._keys[step], self._high_bits)
+                high ^= _hash(low, key, self._high_bits)
         return (high.astype(np.uint64) << np.uint64(self._low_bits)) | low
 
 
@@ -152,10 +143,6 @@ class BatchPlan:
         # two neighbours. A tuple replaced as a whole needs no lock.
         self._recent: tuple[tuple[tuple[int, int], Rows], ...] = ()
         self._latest: tuple[int, Rows] = (-1, np.arange(0))
-
-    def epoch_of(self, round: int) -> int:
-        """Return the epoch, from 0, to which a round belongs."""
-        return round // self.per_epoch
 
     def batch(self, round: int) -> Rows:
         """Return the rows of a round; rounds count on from epoch to epoch.

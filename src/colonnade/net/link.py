@@ -65,7 +65,6 @@ class Connection:
     def __init__(self, stream: Stream, session: Session | None, emulation: Emulation | None):
         self.stream = stream
         self.session = session
-        self.written_bytes = 0
         self.closing = asyncio.Event()
         """Setting it closes the connection."""
         self.said_last = False
@@ -123,7 +122,6 @@ class Connection:
                 await self._wakeup.wait()
                 continue
             data = segment.encode()
-            self.written_bytes += len(data)
             if self._emulation is None:
                 await self.stream.write(data)
             else:

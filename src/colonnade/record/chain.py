@@ -56,7 +56,6 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     kind: str = ""
     round: int | None = None
     bytes: int = 0
-    digest: str = ""
     note: str | None = None
     kept: int | None = None
     again: int | None = None
@@ -98,24 +97,14 @@ class Chain:
         return chain
 
     def message(
-        self,
-        now_ns: int,
-        direction: Direction,
-        peer: str,
-        kind: str,
-        round: int,
-        size: int,
-        digest: bytes | None = None,
+        self, now_ns: int, direction: Direction, peer: str, kind: str, round: int, size: int
     ) -> None:
-        """Add a message of `size` encoded bytes; `round` is -1 where it belongs to none.
-
-        With a `digest`, the SHA-256 of the frame, both ends can prove which bytes crossed."""
+        """Add a message of `size` encoded bytes; `round` is -1 where it belongs to none."""
         names = self._names.get((direction, peer, kind))
         if names is None:
             ends = f'"peer":{json.dumps(peer)},"kind":{json.dumps(kind)}'
             self._names[direction, peer, kind] = names = f',"way":"{direction}",{ends},"round":'
-        proof = f',"digest":"{digest.hex()}"' if digest is not None else ""
-        self._append(f'{{"n":{self.entries},"at":{now_ns}{names}{round},"bytes":{size}{proof}')
+        self._append(f'{{"n":{self.entries},"at":{now_ns}{names}{round},"bytes":{size}')
 
     def note(
         self, now_ns: int, text: str, *, kept: int | None = None, again: int | None = None

@@ -38,8 +38,6 @@ class Identity:
     """The party's own certificate first, then the intermediate ones."""
     key: bytes = field(repr=False)
     authority: bytes = field(repr=False)
-    expires_ns: int
-    """When the first certificate of the chain expires, in nanoseconds since 1970."""
     denied: Denied = frozenset()
     """Other certificates that are refused."""
 
@@ -88,9 +86,7 @@ def load_identity(
         )
     warnings = [text for each in chain for text in _check_time(each, own, party)]
     _check_purpose(own, certificate, listens)
-    expires = min(each.not_valid_after_utc for each in chain)
-    ns = int(expires.timestamp()) * 10**9
-    return Identity(party, chain_pem, key_pem, authority_pem, ns, denied), warnings
+    return Identity(party, chain_pem, key_pem, authority_pem, denied), warnings
 
 
 def _check_kind(private: PrivateKeyTypes, path: Path) -> None:

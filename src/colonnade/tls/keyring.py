@@ -24,7 +24,7 @@ Stamp = tuple[tuple[int, ...] | None, ...]
 class Keyring:
     """A party's present identity.
 
-    >>> Keyring(Identity("bank", b"", b"", b"", 0)).look()
+    >>> Keyring(Identity("bank", b"", b"", b"")).look()
     []
     """
 
