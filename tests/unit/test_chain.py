@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.cli.ledger import entries_of, ledger
+from colonnade.cli.ledger import ledger
 from colonnade.errors import FailedError, RequestError
 from colonnade.record import chain as module
 from colonnade.record.chain import Chain, reconcile, verify
+from colonnade.wire.ledger import entries_of
 
 JOB = "ab" * 32
 NOW = 1_760_000_000_000_000_000

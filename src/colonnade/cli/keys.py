@@ -128,11 +128,10 @@ def show(
 
 
 def _table(shown: Shown) -> Table:
-    from rich.table import Table
-    from rich.text import Text
+    from colonnade.record.table import facts_table
 
     left = "expired" if shown.expired else f"{shown.days_left} days left"
-    rows = {
+    facts = {
         "file": shown.file,
         "party" if shown.party else "name": shown.party or shown.subject,
         "issuer": shown.issuer,
@@ -142,9 +141,7 @@ def _table(shown: Shown) -> Table:
         "serial": shown.serial,
         "fingerprint": shown.fingerprint,
     }
-    table = Table.grid(padding=(0, 2))
-    for field, value in rows.items():
-        table.add_row(Text(field, style="bold"), value or "–")
+    table = facts_table({name: fact or "–" for name, fact in facts.items()})
     table.add_row("")
     return table
 

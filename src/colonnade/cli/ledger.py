@@ -117,6 +117,8 @@ def _reconcile(parties: Mapping[str, Verified]) -> Reconciled:
 def _counted(found: Verified) -> list[Entry]:
     """What a party counted at the end, or its chain where the job has not ended: a chain may have
     the mark of a checkpoint after what belongs behind it."""
+    from colonnade.wire.ledger import Entry, entries_of
+
     path = found.path.with_name("ledger.json")
     return _read_json(path, list[Entry]) if path.exists() else entries_of(found.standing)
 
@@ -133,29 +135,6 @@ def _judge(reconciled: Reconciled) -> None:
         raise FailedError(
             f"two ends of a link differ in {count} {noun}: compare their chains with --messages"
         )
-
-
-def entries_of(totals: Totals) -> list[Entry]:
-    """Totals of a chain as rows of a ledger, in a fixed order.
-
-    >>> entries_of({("bank", "sent", "Finish"): (1, 40)})[0]["purpose"]
-    'control'
-    """
-    from colonnade.wire.ledger import Entry
-    from colonnade.wire.messages import MESSAGES
-
-    purposes = {message.__name__: message.PURPOSE for message in MESSAGES.values()}
-    return [
-        Entry(
-            peer=peer,
-            direction=way,
-            kind=kind,
-            purpose=purposes.get(kind, "control"),
-            messages=messages,
-            bytes=size,
-        )
-        for (peer, way, kind), (messages, size) in sorted(totals.items())
-    ]
 
 
 def _safe(text: str) -> str:
@@ -180,6 +159,8 @@ def _left_out(found: Verified) -> int:
 def _plain(found: Verified) -> dict[str, Any]:
     import msgspec
 
+    from colonnade.wire.ledger import entries_of
+
     messages, size = _repeated(found)
     return {
         "file": str(found.path),
@@ -197,6 +178,7 @@ def _plain(found: Verified) -> dict[str, Any]:
 
 def _show(parties: Mapping[str, Verified], reconciled: Reconciled) -> None:
     from colonnade.cli import screen
+    from colonnade.wire.ledger import entries_of
 
     for name, found in parties.items():
         screen.show(f"{_safe(name)}, job {_safe(found.job)[:12]}\n")
@@ -229,14 +211,9 @@ def _remarks(found: Verified) -> Iterable[str]:
 
 
 def _table(entries: Sequence[Entry]) -> Table:
-    from rich import box
-    from rich.table import Table
+    from colonnade.record.table import columns_table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    for heading in ("peer", "direction", "kind", "purpose"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("messages", "bytes"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = columns_table(("peer", "direction", "kind", "purpose"), ("messages", "bytes"))
     for entry in entries:
         names = (entry["peer"], entry["direction"], entry["kind"], entry["purpose"])
         counts = (entry["messages"], entry["bytes"])

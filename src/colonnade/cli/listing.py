@@ -72,13 +72,9 @@ def jobs(
     if as_json:
         screen.show_json(about)
         return
-    from rich.table import Table
-    from rich.text import Text
+    from colonnade.record.table import facts_table
 
-    table = Table.grid(padding=(0, 2))
-    for each, comment in about.items():
-        table.add_row(Text(each, style="bold"), comment)
-    screen.show(table)
+    screen.show(facts_table(about))
 
 
 def _first_comment(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -114,11 +114,28 @@ def show_found(values: Sequence[float | None], show: Callable[[float], str]) -> 
     return show_spread(mean, deviation, show, len(known), len(values))
 
 
-def _blank() -> Table:
+def columns_table(words: Iterable[str], figures: Iterable[str] = ()) -> Table:
+    """A table without rows yet: columns of words under their headings, then columns of figures."""
     from rich import box
     from rich.table import Table
 
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    for heading in words:
+        table.add_column(heading, overflow="fold")
+    for heading in figures:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def facts_table(facts: Mapping[str, str]) -> Table:
+    """A line for each fact, after its name."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, fact in facts.items():
+        table.add_row(Text(name, style="bold"), fact)
+    return table
 
 
 def comparison_table(
@@ -142,10 +159,7 @@ def comparison_table(
     names = [row["method"] for row in rows]
     if width is not None and _width([names, *columns.values()]) > width:
         columns = {key: [cell.replace(" (", "\n(") for cell in columns[key]] for key in columns}
-    table = _blank()
-    table.add_column("method", overflow="fold")
-    for heading in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = columns_table(["method"], columns)
     for cells in zip(names, *columns.values(), strict=True):
         table.add_row(*cells)
     notes = [*notes, *([CHOSEN_ON_TEST] if _chosen_on_test(rows[0]) else [])]
@@ -187,12 +201,8 @@ def _cost(row: Mapping[str, Any], name: str, show: Callable[[float], str]) -> st
 
 def sweep_table(sweep: Mapping[str, Any]) -> Table:
     """A sweep: a row for each point, best first, from `Sweep.to_dict()`."""
-    table = _blank()
     fields = list(sweep["points"][0]["settings"])
-    for field in fields:
-        table.add_column(field, overflow="fold")
-    table.add_column(_chosen_by(sweep), justify="right", no_wrap=True)
-    table.add_column("loss", justify="right", no_wrap=True)
+    table = columns_table(fields, [_chosen_by(sweep), "loss"])
     for rank, point in enumerate(sweep["points"]):
         runs = list(point["runs"].values())
         endings = ", ".join(sorted({run["status"] for run in runs if run["loss"] is None}))
@@ -269,10 +279,8 @@ def _to_target(summary: Mapping[str, Any]) -> str:
 
 
 def _party_table(summary: Mapping[str, Any]) -> Table:
-    table = _blank()
-    table.add_column("party")
-    for heading in ("fresh updates", "local updates", "busy", "idle", "idle share"):
-        table.add_column(heading, justify="right")
+    figures = ("fresh updates", "local updates", "busy", "idle", "idle share")
+    table = columns_table(["party"], figures)
     for name, updates in summary["updates"].items():
         busy, idle = summary["busy_s"][name], summary["idle_s"][name]
         table.add_row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
 from colonnade.wire.messages import MESSAGES, Message, Purpose
@@ -100,15 +101,25 @@ class Ledger:
 
     def entries(self) -> list[Entry]:
         """All rows, in a fixed order."""
-        return [
-            Entry(
-                peer=peer,
-                direction=way,
-                kind=kind,
-                purpose=_PURPOSE_OF[kind],
-                messages=tally[0],
-                bytes=tally[1],
-            )
-            for (peer, way, kind), tally in sorted(self._counts.items())
-            if tally[0]
-        ]
+        return entries_of(self._counts)
+
+
+def entries_of(counts: Mapping[tuple[str, Direction, str], Sequence[int]]) -> list[Entry]:
+    """Messages and bytes by peer, direction and kind as rows of a ledger, in a fixed order.
+
+    >>> entries_of({("bank", "sent", "Finish"): (1, 40)})[0]["purpose"]
+    'control'
+    """
+    return [
+        Entry(
+            peer=peer,
+            direction=way,
+            kind=kind,
+            # The chain of a file may name any kind.
+            purpose=_PURPOSE_OF.get(kind, "control"),
+            messages=messages,
+            bytes=size,
+        )
+        for (peer, way, kind), (messages, size) in sorted(counts.items())
+        if messages
+    ]
