@@ -13,8 +13,7 @@ from colonnade.job.party_file import PartyFile, Tls, own_job
 from colonnade.job.policy import Policy
 from colonnade.net.link import Emulation
 from colonnade.run import forecast as module
-from colonnade.run.assumed import assumed_objective
-from colonnade.run.forecast import forecast
+from colonnade.run.forecast import assumed_objective, forecast
 from colonnade.run.setup import participant
 from colonnade.run.simulate import simulate
 from colonnade.tls.authority import create_authority, issue

@@ -12,28 +12,29 @@ A few numbers that travel are known only later, such as which round was the best
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 import torch
 
+from colonnade.job.metrics import METRICS as ASKED
 from colonnade.job.records import Compute, Job, Link, Train
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import Record
+from colonnade.learn.objective import FITS, Objective, Task
 from colonnade.learn.participant import DTYPES, Participant
 from colonnade.learn.passive import EVALUATION_ROWS
 from colonnade.models.top import build_top
 from colonnade.net.link import Emulation
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
-from colonnade.run.assumed import assumed_objective
 from colonnade.run.ceiling import Most, ceiling
 from colonnade.run.clock import null_seats
 from colonnade.run.simulate import run_parties
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.world import SimulatedWorld
 from colonnade.units import NS_PER
-from colonnade.wire.ledger import Direction, Entry, Ledger
+from colonnade.wire.ledger import Direction, Entry, entries_of
 from colonnade.wire.messages import Message
 
 MESSAGE_NS, PLAIN_NS, PACKED_NS = 50_000, 1, 20
@@ -47,6 +48,10 @@ ROUNDLY = ("Embedding", "Gradient", "Snapshot", "Status")
 """The kinds that cross in every round."""
 EXACT = ("Embedding", "EvaluationEmbedding")
 """The kinds of which a passive party sends as much as it may, where all go through all rounds."""
+OF_TWO = ("auc", "pr_auc", "f1")
+"""Metrics that fit several classes too, but are mostly asked for where there are two."""
+CLASSES = 10
+"""What a passive party takes for the number of classes: nobody but the active party knows them."""
 
 
 @dataclass(frozen=True)
@@ -170,11 +175,7 @@ class _Seen:
 
     def entries(self) -> list[Entry]:
         """As rows of a ledger."""
-        rows = [
-            Entry(peer=p, direction=d, kind=k, purpose="control", messages=round(m), bytes=round(b))
-            for (p, d, k), (m, b) in self.counts.items()
-        ]
-        return Ledger.of(rows).entries()
+        return entries_of({key: (round(m), round(b)) for key, (m, b) in self.counts.items()})
 
 
 @dataclass(frozen=True)
@@ -277,16 +278,35 @@ class _Scene:
         short, double = (self.run(beginning(rounds * times, "never")) for times in (1, 2))
         seen = double.plus(short, double, whole.rounds / rounds - 2)
         if judgements := len(whole.schedule):
-            once, twice = (beginning(2, f"{n} rounds", EVALUATED_MAX) for n in (2, 1))
-            larger = _judged_rows(whole) / _judged_rows(once)
-            before = self.run(once)
-            seen = seen.plus(before, self.run(twice), judgements, larger)
+            few = beginning(2, "1 round", EVALUATED_MAX)
+            once, twice = self.run(beginning(2, "2 rounds", EVALUATED_MAX)), self.run(few)
+            seen = seen.plus(once, twice, judgements, _judged_rows(whole) / _judged_rows(few))
             if whole.schedule.tests:
-                untested = self.run(replace(once, rows={**once.rows, "test": 0}))
-                seen = seen.plus(untested, before, 1, whole.rows["test"] / once.rows["test"])
+                # The test rows at the end are asked for as those of an evaluation are.
+                seen = seen.plus(once, twice, 1, whole.rows["test"] / _judged_rows(few))
         return seen
 
 
 def _judged_rows(agreement: Agreement) -> int:
     """How many rows an evaluation asks for."""
     return sum(agreement.rows[split] for split in agreement.schedule.splits)
+
+
+def assumed_objective(me: Participant) -> Objective:
+    """The loss, from which all that is known of the labels follows; a passive party concludes what
+    it can from the job."""
+    if me.objective is not None:
+        return me.objective
+    train, top = me.job.train, me.job.top
+    single = {"agg": me.width == 1, "dot": True}.get(top.kind, False)
+    task: Task = "binary" if single or train.metric in OF_TWO else "multiclass"
+    if train.metric in ASKED and ASKED[train.metric].tasks == ("regression",):
+        task = "regression"
+    if train.loss != "auto":
+        task = FITS[train.loss][0]
+    many = me.width if top.kind == "agg" else CLASSES
+    classes = {"binary": 2, "regression": 1, "multiclass": many}[task]
+    weights = train.class_weights
+    if isinstance(weights, str):
+        weights = [1.0] * classes if weights == "balanced" else []
+    return Objective.told(train, task, classes, weights)
