@@ -11,7 +11,7 @@
         ├── PartyError      a party refused another's message, or broke the protocol
         │   ├── AbsentError a party did not come within the job's timeouts
         │   └── BreachError a party sent what it may not send (or NaN: NotFiniteError)
-        ├── CheckpointError a checkpoint cannot be written (colonnade.record.durable)
+        ├── CheckpointError a checkpoint cannot be written (colonnade.record.checkpoints)
         └── WireError       bytes that are not a message of ours
 
 Our own mistakes are not here: they assert.

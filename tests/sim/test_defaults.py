@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from colonnade import Compute, Costs, Job, Link, Network, Party, Train, load, simulate
-from colonnade.data.assemble import assemble
+from colonnade.data.party import assemble
 from colonnade.methods import known
 
 TIMED = ("flexvfl", "sync_min", "sync_max")

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from colonnade.errors import FailedError, RequestError
 from colonnade.record import checkpoints, sealed
-from colonnade.record.checkpoints import FileStore
-from colonnade.record.durable import CheckpointError
+from colonnade.record.checkpoints import CheckpointError, FileStore
 from colonnade.record.sealed import FORMAT, Header, pack, unpack
 from colonnade.record.tree import StateError
 from tests.stores import MemoryStore

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from colonnade.record import checkpoints
 from colonnade.record.checkpoints import FileStore
-from colonnade.record.durable import CheckpointError
+from colonnade.record.checkpoints import CheckpointError
 
 torch.set_num_threads(1)
 folder = Path(sys.argv[1])

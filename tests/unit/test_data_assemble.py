@@ -3,9 +3,9 @@ import pyarrow as pa
 import pytest
 
 from colonnade.data import named
-from colonnade.data.assemble import assemble
 from colonnade.data.batches import held_out
 from colonnade.data.named import Dataset
+from colonnade.data.party import assemble
 from colonnade.errors import DataError
 from colonnade.job.files import builtin_names
 from colonnade.job.files import load as load_job

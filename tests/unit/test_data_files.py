@@ -9,8 +9,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 import pytest
 
-from colonnade.data.assemble import assemble
 from colonnade.data.batches import held_out
+from colonnade.data.party import assemble
 from colonnade.errors import DataError
 from tests.unit.test_data_assemble import COUNT, LABELS, job
 

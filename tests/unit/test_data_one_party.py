@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.data.assemble import assemble
 from colonnade.data.fingerprint import fingerprint
-from colonnade.data.party import assemble_party
+from colonnade.data.party import assemble, assemble_party
 from colonnade.errors import DataError
 from colonnade.job import load
 from colonnade.job.party_file import PartyFile, own_job

@@ -142,7 +142,7 @@ def sweep(
     Example: colonnade sweep digits --grid 'parties.*.optimizer.lr=0.05,0.1,0.2'
     """
     from colonnade.cli import screen
-    from colonnade.run.edges import edge_text
+    from colonnade.run.sweep import edge_text
 
     record = read_job(job, sets, method, allow=allow)
     values, chosen = read_grid(grid), read_seeds(seeds)

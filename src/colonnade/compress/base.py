@@ -8,7 +8,7 @@ its text is read, and to `DECODERS` how its tensors are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from colonnade.compress.words import options, split
-from colonnade.errors import PartyError, WireError
+from colonnade.errors import PartyError, RequestError, WireError, nearest
 from colonnade.wire.codec import ITEM_BYTES
 from colonnade.wire.messages import Buffer, Packed
 
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in ITEM_BYTES}
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+DIGITS_MAX = 15
 
 
 @dataclass(frozen=True)
@@ -208,3 +208,41 @@ class Compress:
     embedding: Encoding = Plain()
     gradient: Encoding = Plain()
     top: Encoding = Plain()
+
+
+def split(rest: str) -> list[str]:
+    """The words of what follows a name and its colon.
+
+    >>> split("3:minmax"), split("")
+    (['3', 'minmax'], [])
+    """
+    return rest.split(":") if rest else []
+
+
+def options(name: str, words: list[str], known: Mapping[str, str]) -> set[str]:
+    """The options of an encoding, each known and no two of them answers to one question; `known`
+    has the question of each.
+
+    >>> options("topk", ["shared"], {"shared": "shared", "magnitude": "by", "importance": "by"})
+    {'shared'}
+    """
+    for word in words:
+        if word not in known:
+            raise RequestError(f"{name} has no option '{word}': {nearest(word, known)}")
+    if len({known[word] for word in words}) != len(words):
+        raise RequestError(f"{name}:{':'.join(words)} says one thing twice: leave one word out")
+    return set(words)
+
+
+def whole(example: str, word: str) -> int:
+    """The integer of a word; `example` shows where such a number stands.
+
+    >>> whole("scalar:4", "12")
+    12
+    """
+    if not (word.isascii() and word.isdigit() and len(word) <= DIGITS_MAX):
+        raise RequestError(
+            f"'{word[:40]}' is not a whole number of up to {DIGITS_MAX} digits: write for example "
+            f"{example}"
+        )
+    return int(word)

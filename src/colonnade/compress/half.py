@@ -20,10 +20,11 @@ from colonnade.compress.base import (
     Parse,
     Stateless,
     finite_range,
+    options,
     payload,
     plain,
+    split,
 )
-from colonnade.compress.words import options, split
 from colonnade.errors import PartyError, RequestError, WireError, nearest
 from colonnade.wire.messages import Buffer, Packed
 

@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from colonnade.compress.base import DTYPES, Key, finite_range
-from colonnade.compress.words import options, split, whole
+from colonnade.compress.base import DTYPES, Key, finite_range, options, split, whole
 from colonnade.errors import RequestError, WireError, nearest
 from colonnade.wire.messages import Packed
 

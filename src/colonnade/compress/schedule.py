@@ -28,11 +28,11 @@ from colonnade.compress.base import (
     Key,
     Occasion,
     Parse,
+    whole,
 )
 from colonnade.compress.lattice import Lattice
 from colonnade.compress.scalar import Scalar
 from colonnade.compress.scaling import Scale
-from colonnade.compress.words import whole
 from colonnade.errors import RequestError
 from colonnade.wire.messages import Packed
 

@@ -31,12 +31,14 @@ from colonnade.compress.base import (
     Parse,
     Stateless,
     finite_range,
+    options,
     payload,
     plain,
+    split,
+    whole,
     width_of,
 )
 from colonnade.compress.bits import code_type, pack, packed_bytes, unpack
-from colonnade.compress.words import options, split, whole
 from colonnade.errors import PartyError, RequestError, WireError, nearest
 from colonnade.wire.codec import ITEM_BYTES
 from colonnade.wire.messages import Buffer, Packed

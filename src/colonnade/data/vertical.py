@@ -1,7 +1,7 @@
 """The data of one training: each party's columns and the active party's labels.
 
 Every party holds the same rows in the same order. `vertical` builds the data from arrays in
-memory; `colonnade.data.assemble` builds it from a job.
+memory; `colonnade.data.party` builds it from a job.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from colonnade.errors import nearest
 from colonnade.job.bounds import PARTIES_MAX, WIDTH_MAX, check_name, check_seed
 from colonnade.job.running import Limits, Recovery, Timeouts
 from colonnade.job.texts import parse_method
-from colonnade.job.top import Top
-from colonnade.job.train import Record, Train, require
+from colonnade.job.train import Record, Top, Train, require
 from colonnade.job.typed import settle
 from colonnade.units import duration_ns, rate_bits
 
@@ -109,9 +108,6 @@ class Network(Record, frozen=True, kw_only=True):
     link: Link = Link()
     overrides: dict[str, Link] = msgspec.field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        settle(self)
-
     def of(self, party: str) -> Link:
         """The link of a passive party."""
         return self.overrides.get(party, self.link)
@@ -122,9 +118,6 @@ class Compute(Record, frozen=True, kw_only=True):
 
     costs: Costs = Costs()
     overrides: dict[str, Costs] = msgspec.field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        settle(self)
 
     def of(self, party: str) -> Costs:
         """The costs of a party."""
@@ -172,9 +165,6 @@ class Party(Record, frozen=True, kw_only=True):
     device: str = "cpu"
     seed: int | None = None
     """Decides its first weights and its dropout; a simulation derives it from the job's seed."""
-
-    def __post_init__(self) -> None:
-        settle(self)
 
 
 PUBLIC = ("role", "width", "step", "compress")

@@ -17,7 +17,7 @@ from torch import nn
 
 from colonnade.errors import JobError, nearest
 from colonnade.job.bounds import LAYERS_MAX
-from colonnade.models.size import check_size
+from colonnade.models.shapes import check_size
 from colonnade.plugins import import_function, own_functions
 
 ModelFunction = Callable[..., nn.Module]

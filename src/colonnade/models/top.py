@@ -12,7 +12,7 @@ from torch import nn
 
 from colonnade.errors import JobError
 from colonnade.job.records import Top
-from colonnade.models.size import check_size
+from colonnade.models.shapes import check_size
 from colonnade.plugins import import_function
 
 

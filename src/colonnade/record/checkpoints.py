@@ -6,6 +6,8 @@ then renamed, so that a crash leaves either the whole of it or nothing that coun
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +15,52 @@ from typing import Protocol
 
 import msgspec
 
-from colonnade.errors import RequestError
-from colonnade.record.durable import CheckpointError, failed, force_folder
+from colonnade.errors import FailedError, RequestError
 from colonnade.record.lineage import Lineage
 from colonnade.record.private import write_whole
 from colonnade.record.sealed import FORMAT, Header, inspect, pack, unpack
 from colonnade.record.tree import StateError, Tree
+
+_SPACE = "free some space, or choose another --out folder"
+_RIGHTS = "make the folder writable, or choose another --out folder"
+_FILES = "raise the limit on open files (ulimit -n), or choose another --out folder"
+_CURES = {
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EROFS: _RIGHTS,
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EMFILE: _FILES,
+    errno.ENFILE: _FILES,
+}
+
+
+class CheckpointError(FailedError):
+    """A checkpoint cannot be written or read."""
+
+    told = "the checkpoint cannot be written or read, and its own log says why"
+
+
+def force_folder(folder: Path) -> None:
+    """Force a rename, or a deletion, to the disk."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def failed(what: str, error: OSError) -> CheckpointError:
+    """What went wrong, with the cure.
+
+    >>> str(failed("x.state cannot be written", OSError(errno.EROFS, "Read-only file system")))
+    'x.state cannot be written (Read-only file system): make the folder writable, or choose \
+another --out folder'
+    """
+    cure = _CURES.get(error.errno or 0, "see to the disk, or choose another --out folder")
+    return CheckpointError(f"{what} ({error.strerror or error}): {cure}")
+
 
 KEEP = 3
 """How many checkpoints stay: the parties may have to go back by more than one."""

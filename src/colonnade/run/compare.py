@@ -235,7 +235,7 @@ def _tuned(job: Job, tuned: Sweep | None) -> Job:
 
 def _check(jobs: Sequence[Job]) -> None:
     """Refuse here what would else be refused after hours, when that method's turn has come."""
-    from colonnade.data.assemble import assemble
+    from colonnade.data.party import assemble
     from colonnade.run.naming import check_names
     from colonnade.run.setup import prepare
 

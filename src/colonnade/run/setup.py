@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from colonnade.data.assemble import assemble
-from colonnade.data.party import PartyData, assemble_party
+from colonnade.data.party import PartyData, assemble, assemble_party
 from colonnade.data.scale import remarks as remarks_on
 from colonnade.data.vertical import VerticalData
 from colonnade.errors import DataError, JobError, RequestError, nearest

@@ -6,8 +6,7 @@ from __future__ import annotations
 from colonnade.net.detector import FailureDetector
 from colonnade.net.world import NetworkWorld
 from colonnade.record.chain import Chain
-from colonnade.record.checkpoints import FileStore
-from colonnade.record.durable import CheckpointError
+from colonnade.record.checkpoints import CheckpointError, FileStore
 from colonnade.record.events import Saved
 from colonnade.record.timeline import Timeline
 from colonnade.record.tree import Tree
