@@ -20,7 +20,7 @@ from colonnade.run.clock import null_seats
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Deliver, Drop, Envelope, Pass, Repeat, Verdict
 from colonnade.testing.lossy import LossyWorld
-from tests.stores import MemoryStore
+from colonnade.testing.stores import MemoryStore
 
 ROWS = {"train": 20, "validation": 0, "test": 4}
 

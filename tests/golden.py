@@ -124,7 +124,15 @@ def over_mtls(parties: int, every: int | None, method: str) -> Fingerprints:
         found = networked(case(parties, every, method))
     # Passive parties send when they are ready, in an order of their own.
     sent = {kind: sorted(digests) for kind, digests in crossed.items()}
-    return {kind: digest(value) for kind, value in found.items()} | {"frames": digest(sent)}
+    parts = {
+        "weights": found.weights,
+        "best": found.best,
+        "history": found.history,
+        "rounds": found.losses,
+        "ledger": found.ledger,
+        "frames": sent,
+    }
+    return {part: digest(value) for part, value in parts.items()}
 
 
 def all_fingerprints() -> Iterator[tuple[str, Fingerprints]]:

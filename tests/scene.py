@@ -27,11 +27,11 @@ from colonnade.net.session import Segment
 from colonnade.net.world import NetworkWorld
 from colonnade.party.session import Seat, attend
 from colonnade.run.setup import prepare, seat
+from colonnade.testing.stores import MemoryStore
 from colonnade.tls.identity import Identity
 from tests import loop
 from tests.netrun import Quiet, identities
 from tests.small import Small, small
-from tests.stores import MemoryStore
 
 PATIENCE_S = 60
 _numbers = itertools.count(1000)

@@ -1,4 +1,4 @@
-"""One body of checks that every method must pass; a new file in methods/ joins by itself."""
+"""Every method passes the public checks, as a new file in methods/ does; and what ours promise."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from colonnade import methods, simulate
-from colonnade.methods.method import AXES, Method
+from colonnade.methods.method import AXES
 from colonnade.policies.parse import constructors
+from colonnade.testing.methods import SETTINGS, as_table, check_method, check_training
+from tests.contract.test_two_worlds import OPTIONS
 from tests.small import small, with_network
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +29,15 @@ def train(name, latency="5ms", **options):
     return simulate(with_network(case.job, latency=latency), case.data, case.modules)
 
 
-def same(a, b) -> bool:
-    return all(torch.equal(a[p][n], b[p][n]) for p in a for n in a[p])
+CASES = {**{name: {"name": name} for name in METHODS}, **OPTIONS}
+EQUAL = {
+    "fedbcd": [({"updates": 1}, "fedsgd")],
+    "celu": [({"r": 1}, "fedsgd"), ({"w": 1, "overlap": False, "weigh": False}, "fedbcd")],
+    "pasta": [({"b_max": 1, "s_max": 0}, "fedsgd")],
+    "flexvfl": [({"timeout": "0s"}, "pbcd")],
+    "flexvfl_s": [({"most": 0}, "fedsgd")],
+}
+"""Degenerate cases of a method, and the simpler one."""
 
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "docs/composition.md"])
@@ -55,71 +63,27 @@ def test_it_is_documented(name):
         assert re.search(rf"^\s*{option}: ", text, re.MULTILINE), f"{option} is not explained"
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_it_keeps_the_contract_of_a_method(name):
+    settings = SETTINGS if name in METHODS else SETTINGS[:1]
+    check_method(CASES[name], equals=EQUAL.get(name, ()), settings=settings)
+
+
+REST = [each for each in product((2, 3, 5), ("split", "agg"), (False, True))
+        if each not in SETTINGS]  # fmt: skip
+
+
+@pytest.mark.slow
 @each_method
-def test_it_is_a_value(name):
-    assert isinstance(METHODS[name](), Method)
-    assert METHODS[name]() == METHODS[name]()
-    assert methods.build({"name": name}) == METHODS[name]()
-
-
-@each_method
-def test_it_repeats_bit_for_bit(name):
-    first, second = train(name), train(name)
-    assert same(first.weights, second.weights)
-    assert first.history == second.history
-    assert first.parties["p1"].ledger == second.parties["p1"].ledger
-
-
-QUICK = [(2, "split", False), (2, "split", True), (3, "agg", True), (3, "agg", False),
-         (5, "split", False)]  # fmt: skip
-REST = [each for each in product((2, 3, 5), ("split", "agg"), (False, True)) if each not in QUICK]
-
-
-@each_method
-@pytest.mark.parametrize(
-    "parties, top, label_only",
-    [*QUICK, *(pytest.param(*each, marks=pytest.mark.slow) for each in REST)],
-)
+@pytest.mark.parametrize("parties, top, label_only", REST)
 def test_it_trains_any_number_of_parties(name, parties, top, label_only):
-    case = small(parties, top, label_only, method={"name": name}, rounds=60,
-                 optimizer={"name": "sgd", "lr": 0.2}, evaluate_every="20 rounds",
-                 full_loss=True, labels="shared")  # fmt: skip
-    run = simulate(case.job, case.data, case.modules)
-    assert run.status == "end"
-    assert run.history[-1]["full_loss"] < run.history[0]["full_loss"]
+    check_training(name, parties, top, label_only)
 
 
 @each_method
-def test_every_batch_is_used_once_and_in_order(name):
-    run = train(name)
-    assert [row["round"] for row in run.losses] == list(range(1, 21))
-    fresh = {party: run.parties[party].fresh for party in run.parties}
-    if METHODS[name]().quorum.remembers:
-        assert fresh["p1"] == fresh["p0"] + fresh["p2"] == 40
-    else:
-        assert fresh == dict.fromkeys(fresh, 20)
-    for party in ("p0", "p2"):
-        used = [round for _, action, round in run.parties[party].actions if action == "fresh"]
-        assert used == list(range(fresh[party]))
-    times = [row["time_s"] for row in run.losses]
-    assert times == sorted(times)
-
-
-@each_method
-@pytest.mark.parametrize("early", [False, True], ids=["to the end", "stopped early"])
-def test_both_ends_of_every_link_count_the_same(name, early):
-    """Also what is under way when the active party ends the job: nothing is made of it."""
-    goal = {"metric": "accuracy", "target": 0.1, "stop": "target"} if early else {}
-    run = train(name, "300ms", **goal)
-    assert run.status == ("target" if early else "end")
-    leader = run.parties["p1"].ledger
-    for passive in ("p0", "p2"):
-        own = [(e["direction"], e["kind"], e["messages"], e["bytes"])
-               for e in run.parties[passive].ledger]  # fmt: skip
-        mirror = {"sent": "received", "received": "sent"}
-        theirs = [(mirror[e["direction"]], e["kind"], e["messages"], e["bytes"])
-                  for e in leader if e["peer"] == passive]  # fmt: skip
-        assert sorted(own) == sorted(theirs)
+def test_its_name_leads_to_its_function(name):
+    assert methods.build({"name": name}) == METHODS[name]()
+    assert as_table(METHODS[name]) == {"name": name}
 
 
 @pytest.mark.parametrize("name", ["pasta", "vafl"])
@@ -131,13 +95,6 @@ def test_embeddings_under_way_at_the_end_are_counted_and_not_used(name):
     (received,) = [e for e in run.parties["p1"].ledger
                    if (e["peer"], e["kind"]) == ("p0", "Embedding")]  # fmt: skip
     assert sent["messages"] == received["messages"] > run.parties["p0"].fresh
-
-
-@each_method
-def test_a_lock_step_method_learns_the_same_on_any_network(name):
-    if METHODS[name]().by_clock:
-        pytest.skip("what this method learns depends on the clock")
-    assert same(train(name, "0ms").weights, train(name, "700ms").weights)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from colonnade import Job, Party, Top, Train, simulate, vertical
 from colonnade.errors import JobError
 from colonnade.models.recommender import HashEmbedding
 from tests.unit.test_models import CATEGORICAL, made
@@ -75,3 +77,15 @@ def test_scaled_codes_are_refused_before_training():
     model = made(CATEGORICAL, (26,)).eval()
     with pytest.raises(JobError, match="not whole: give the codes as arrays"):
         model(torch.full((2, 26), 0.5))
+
+
+def test_a_scaled_column_of_codes_is_refused_when_the_job_starts():
+    party = {"model": {"name": "dssm", "buckets": 500}}
+    job = Job(
+        parties={"bank": Party(role="active", **party), "telco": Party(**party)},
+        top=Top(kind="dot"),
+        train=Train(rounds=2, batch_size=8),
+    )
+    x = np.random.default_rng(0).normal(size=(24, 5))
+    with pytest.raises(JobError, match="not whole"):
+        simulate(job, vertical({"bank": x, "telco": x}, np.arange(24) % 2, test=8 / 24))

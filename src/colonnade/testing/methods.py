@@ -1,0 +1,249 @@
+"""What every method must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from typing import Any, Literal
+
+from colonnade import methods
+from colonnade.errors import RequestError
+from colonnade.job.files import dumps, loads, modules
+from colonnade.job.texts import parse_method
+from colonnade.methods.method import Method
+from colonnade.record.run import Run
+from colonnade.run.simulate import simulate
+from colonnade.testing.expect import expect, expect_same
+from colonnade.testing.parties import Played, announced, play, without_control
+from colonnade.testing.policies import check_policy
+from colonnade.testing.small import Small, small, with_network
+from colonnade.testing.stores import MemoryStore
+
+Given = str | Mapping[str, Any] | Callable[..., Method]
+"""A method as text (`"fedbcd:updates=3"`), as a table, or the function itself."""
+TopKind = Literal["split", "agg"]
+Setting = tuple[int, TopKind, bool]
+SETTINGS: tuple[Setting, ...] = (
+    (2, "split", False), (2, "split", True), (3, "agg", True), (3, "agg", False),
+    (5, "split", False),
+)  # fmt: skip
+"""How many parties, which top model, and whether the active party has labels only."""
+ROUNDS = 20
+FAR = "700ms"
+EARLY = {"metric": "accuracy", "target": 0.1, "stop": "target"}
+_MIRROR = {"sent": "received", "received": "sent"}
+
+
+def check_method(
+    method: Given,
+    *,
+    equals: Iterable[tuple[Mapping[str, Any], Given]] = (),
+    settings: Iterable[Setting] = SETTINGS,
+    lr: float = 0.2,
+) -> None:
+    """Check a method in small trainings; an `AssertionError` says what does not hold.
+
+    Args:
+        method: as text, as a table, or the function, which a job must be able to name.
+        equals: degenerate cases: options, and the simpler method that they make of this one.
+        settings: in which it must learn: number of parties, top, whether the active party has
+            labels only.
+        lr: the rate at which it must learn; many local updates want a lower one.
+
+    Example:
+        >>> check_method("fedbcd:updates=2", equals=[({"updates": 1}, "fedsgd")])
+    """
+    table = as_table(method)
+    _check_value(table)
+    trial = _Trial(table)
+    for check in (
+        _repeats, _uses_every_batch_once, _counts_alike_at_both_ends, _sends_what_it_announces,
+        _goes_by_the_clock_only_if_it_says_so, _survives_losses_and_restarts,
+    ):  # fmt: skip
+        check(trial)
+    for setting in settings:
+        check_training(table, *setting, lr=lr)
+    for options, simpler in equals:
+        _is_the_same_training(table | dict(options), as_table(simpler))
+
+
+def as_table(method: Given) -> dict[str, Any]:
+    """A method as the `[method]` table of a job.
+
+    >>> as_table("fedbcd:updates=3"), as_table(methods.known()["fedsgd"])
+    ({'name': 'fedbcd', 'updates': 3}, {'name': 'fedsgd'})
+    """
+    if isinstance(method, str):
+        return parse_method(method)
+    if isinstance(method, Mapping):
+        return dict(method)
+    ours = {function: name for name, function in methods.known().items()}
+    return {"name": ours.get(method, f"{method.__module__}:{method.__name__}")}
+
+
+def check_training(
+    method: Given,
+    parties: int = 2,
+    top: TopKind = "split",
+    label_only: bool = False,
+    lr: float = 0.2,
+) -> None:
+    """Check that a method learns, with so many parties and such a top model.
+
+    >>> check_training("fedsgd", parties=3, top="agg")
+    """
+    optimizer = {"name": "sgd", "lr": lr}
+    case = small(parties, top, label_only, method=as_table(method), rounds=60, optimizer=optimizer,
+                 evaluate_every="20 rounds", full_loss=True, labels="shared")  # fmt: skip
+    run = simulate(case.job, case.data, case.modules)
+    where = f"{as_table(method)} with {parties} parties, top '{top}' and a rate of {lr}"
+    expect(run.status == "end", f"{where} ends with '{run.status}' and not after all its rounds")
+    first, last = run.history[0]["full_loss"], run.history[-1]["full_loss"]
+    expect(last < first, f"{where} does not learn: its loss goes from {first:.4f} to {last:.4f}")
+
+
+class _Trial:
+    """One method's small trainings with three parties; each is run once."""
+
+    def __init__(self, table: dict[str, Any]) -> None:
+        self.table = table
+        self.method = methods.build(table)
+        self.name = ":".join(str(value) for value in table.values())
+        self._runs: dict[str, Run] = {}
+
+    def case(self, latency: str = "5ms", **train: Any) -> Small:
+        options: dict[str, Any] = {
+            "evaluate_every": "5 rounds",
+            "labels": "shared",
+            "validation": 0.2,
+        } | train
+        case = small(3, method=self.table, rounds=ROUNDS, **options)
+        case.job = with_network(case.job, latency=latency)
+        return case
+
+    def run(self, latency: str = "5ms", **train: Any) -> Run:
+        key = f"{latency} {train}"
+        if key not in self._runs:
+            case = self.case(latency, **train)
+            self._runs[key] = simulate(case.job, case.data, case.modules)
+        return self._runs[key]
+
+
+def _check_value(table: dict[str, Any]) -> None:
+    made, again = methods.build(table), methods.build(table)
+    expect(made == again, f"{table} is built twice, and the two are not equal: is it frozen?")
+    for axis in fields(made):
+        check_policy(axis.name, getattr(made, axis.name))
+    job = small(2, method=table, labels="shared").job
+    text, named = dumps(job), modules(job)
+    read = methods.build(loads(text, allow=named).method)
+    expect(read == made, f"{table}, written into a job file and read again, is {read}")
+    expect(read.composition() == made.composition(), f"{table} is described in two ways")
+    if named:
+        try:
+            loads(text)
+        except RequestError:
+            return
+        expect(False, f"{table} is code from outside, and a job file may name it without leave")
+
+
+def _repeats(trial: _Trial) -> None:
+    case, first = trial.case(), trial.run()
+    second = simulate(case.job, case.data, case.modules)
+    sentence = f"two runs of {trial.name} from one seed differ"
+    expect_same(first.weights, second.weights, sentence)
+    expect(first.history == second.history, f"{sentence}: the evaluations do")
+    expect(first.losses == second.losses, f"{sentence}: the losses, updates or times do")
+    for name, party in first.parties.items():
+        expect(party.ledger == second.parties[name].ledger, f"{sentence}: the ledger of {name}")
+
+
+def _uses_every_batch_once(trial: _Trial) -> None:
+    run, name = trial.run(), trial.name
+    rounds = [row["round"] for row in run.losses]
+    expect(rounds == list(range(1, ROUNDS + 1)), f"{name} went through the rounds {rounds}")
+    fresh = {party: run.parties[party].fresh for party in run.parties}
+    if trial.method.quorum.remembers:
+        good = fresh["p1"] == fresh["p0"] + fresh["p2"] == 2 * ROUNDS
+    else:
+        good = set(fresh.values()) == {ROUNDS}
+    expect(good, f"{name}: fresh updates in {ROUNDS} rounds are {fresh}")
+    for party in ("p0", "p2"):
+        used = [round for _, action, round in run.parties[party].actions if action == "fresh"]
+        expect(used == list(range(fresh[party])), f"{name}: {party} used the replies {used}")
+        most = run.parties[party].in_flight_max
+        allowed = trial.method.window.most
+        expect(most <= allowed, f"{name}: {most} in flight at {party}, and {allowed} are allowed")
+    times = [row["time_s"] for row in run.losses]
+    expect(times == sorted(times), f"{name}: the times of its rounds go back")
+
+
+def _counts_alike_at_both_ends(trial: _Trial) -> None:
+    """Also what is in flight when the active party ends the job: nothing is made of it."""
+    for train, status in (({}, "end"), (EARLY, "target")):
+        run = trial.run(FAR, **train)
+        expect(run.status == status, f"{trial.name} ends with '{run.status}', not '{status}'")
+        expect(status == "end" or run.rounds < ROUNDS, f"{trial.name} does not stop early")
+        for passive in run.job.passives:
+            leader = run.parties[run.job.active].ledger
+            own = [(e["direction"], *_counted(e)) for e in run.parties[passive].ledger]
+            theirs = [(_MIRROR[e["direction"]], *_counted(e)) for e in leader
+                      if e["peer"] == passive]  # fmt: skip
+            sentence = f"{trial.name}: the two ends of the link to {passive} count differently"
+            expect(sorted(own) == sorted(theirs), f"{sentence}: {own} and {theirs}")
+
+
+def _counted(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return entry["kind"], entry["messages"], entry["bytes"]
+
+
+def _sends_what_it_announces(trial: _Trial) -> None:
+    announcements = announced(trial.case())
+    for early in (False, True):
+        run = trial.run(FAR, **EARLY) if early else trial.run()
+        exactly = not early and not trial.method.by_clock
+        for party, said in announcements.items():
+            entries = without_control(run.parties[party].ledger)
+            for way, kinds in (("sent", said.sends), ("received", said.receives)):
+                found = {e["kind"] for e in entries if e["direction"] == way}
+                good = found <= kinds if early else found == kinds
+                sentence = f"{trial.name}: {sorted(found)} were {way} by {party}"
+                expect(good, f"{sentence}, and it announces {sorted(kinds)}")
+            for kind, (messages, size) in said.most.items():
+                sent = [e for e in entries if (e["direction"], e["kind"]) == ("sent", kind)]
+                count, total = sum(e["messages"] for e in sent), sum(e["bytes"] for e in sent)
+                good = count <= messages and total <= size
+                sentence = f"{trial.name}: {party} sent {count} of {kind} with {total} bytes"
+                expect(
+                    good and (not exactly or (count, total) == (messages, size)),
+                    f"{sentence}, and it announces {messages} with {size} bytes",
+                )
+
+
+def _goes_by_the_clock_only_if_it_says_so(trial: _Trial) -> None:
+    if not trial.method.by_clock:
+        sentence = f"{trial.name} says that it does not go by the clock, and on a slow network"
+        expect_same(trial.run("0ms").weights, trial.run(FAR).weights, f"{sentence} weights")
+
+
+def _survives_losses_and_restarts(trial: _Trial) -> None:
+    if trial.method.by_clock:
+        return
+    for every in (None, 7):
+        case = trial.case(checkpoint_every=every)
+        usual = Played.of(trial.run(checkpoint_every=every))
+        stores = {name: MemoryStore() for name in case.job.parties}
+        lossy = play(case, lossy=True, stores=stores)
+        usual.expect_equal(lossy, f"{trial.name} is another training behind links that lose")
+        if every is not None:
+            resumed = play(case, stores=stores)
+            usual.expect_equal(resumed, f"{trial.name} is another training after a restart")
+
+
+def _is_the_same_training(table: dict[str, Any], simpler: dict[str, Any]) -> None:
+    one, other = (_Trial(each).run() for each in (table, simpler))
+    sentence = f"{table} does not learn the same as {simpler}"
+    expect_same(one.weights, other.weights, sentence)
+    expect(one.history == other.history, f"{sentence}: the evaluations differ")
+    counted = [run.summary()["updates"] for run in (one, other)]
+    expect(counted[0] == counted[1], f"{sentence}: updates are {counted[0]} and {counted[1]}")
