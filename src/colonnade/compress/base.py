@@ -8,6 +8,7 @@ its text is read, and to `DECODERS` how its tensors are.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -78,6 +79,26 @@ class Stateless:
 
     def restore(self, state: None) -> None:
         assert state is None
+
+
+@dataclass(frozen=True)
+class _Bound(Stateless):
+    encoding: Keyed
+    key: Key
+
+    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
+        return self.encoding.write(tensor, self.key, use)
+
+
+class Keyed(ABC):
+    """A base for encodings whose encoders have no state: to write a tensor takes the key alone."""
+
+    def encoder(self, key: Key) -> Encoder:
+        return _Bound(self, key)
+
+    @abstractmethod
+    def write(self, tensor: torch.Tensor, key: Key, use: Occasion) -> Packed:
+        """The tensor as it crosses the wire."""
 
 
 class Encoding(Protocol):

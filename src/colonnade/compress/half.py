@@ -9,16 +9,14 @@ from typing import ClassVar, Literal, get_args
 import torch
 
 from colonnade.compress.base import (
-    ANY,
     DECODERS,
     DTYPE_NAMES,
     DTYPES,
     ENCODINGS,
-    Encoder,
     Key,
+    Keyed,
     Occasion,
     Parse,
-    Stateless,
     finite_range,
     options,
     payload,
@@ -32,7 +30,7 @@ HalfKind = Literal["float16", "bfloat16"]
 
 
 @dataclass(frozen=True)
-class Half:
+class Half(Keyed):
     """Rounding to a type of two bytes; see `half`."""
 
     TAGS: ClassVar[tuple[str, ...]] = ("half", "plain")
@@ -42,8 +40,19 @@ class Half:
     def text(self) -> str:
         return "half" if self.kind == "float16" else f"half:{self.kind}"
 
-    def encoder(self, key: Key) -> Encoder:
-        return _HalfEncoder(self, key)
+    def write(self, tensor: torch.Tensor, key: Key, use: Occasion) -> Packed:
+        peak = max(finite_range(tensor, key), key=abs)
+        if tensor.element_size() == 2:
+            return plain().encode(tensor)
+        kind = DTYPES[self.kind]
+        if not math.isfinite(torch.tensor(peak, dtype=torch.float64).to(kind).item()):
+            raise PartyError(
+                f"the {key.role} of '{key.sender}' has a component of {peak:.3g}, over "
+                f'what {self.kind} can hold: use half("bfloat16"), scalar or plain'
+            )
+        short = plain().encode(tensor.detach().to(kind))
+        details = self.kind.encode()
+        return Packed("half", DTYPE_NAMES[tensor.dtype], short.shape, short.data, details)
 
 
 def half(kind: HalfKind = "float16") -> Half:
@@ -58,26 +67,6 @@ def half(kind: HalfKind = "float16") -> Half:
     if kind not in get_args(HalfKind):
         raise RequestError(f"half cannot be '{kind}': {nearest(kind, get_args(HalfKind))}")
     return Half(kind)
-
-
-@dataclass(frozen=True)
-class _HalfEncoder(Stateless):
-    encoding: Half
-    key: Key
-
-    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
-        peak = max(finite_range(tensor, self.key), key=abs)
-        if tensor.element_size() == 2:
-            return plain().encode(tensor)
-        kind = DTYPES[self.encoding.kind]
-        if not math.isfinite(torch.tensor(peak, dtype=torch.float64).to(kind).item()):
-            raise PartyError(
-                f"the {self.key.role} of '{self.key.sender}' has a component of {peak:.3g}, over "
-                f'what {self.encoding.kind} can hold: use half("bfloat16"), scalar or plain'
-            )
-        short = plain().encode(tensor.detach().to(kind))
-        details = self.encoding.kind.encode()
-        return Packed("half", DTYPE_NAMES[tensor.dtype], short.shape, short.data, details)
 
 
 def _decode(packed: Packed) -> torch.Tensor:

@@ -23,15 +23,11 @@ import torch
 from numpy.typing import NDArray
 
 from colonnade.compress.base import (
-    ANY,
     DECODERS,
     DTYPE_NAMES,
     ENCODINGS,
-    Encoder,
     Key,
     Occasion,
-    Parse,
-    Stateless,
     payload,
     width_of,
 )
@@ -68,8 +64,31 @@ class Lattice(Quantiser):
     TAGS = ("lattice",)
     BITS_MAX = BITS_MAX
 
-    def encoder(self, key: Key) -> Encoder:
-        return _LatticeEncoder(self, key)
+    def write(self, tensor: torch.Tensor, key: Key, use: Occasion) -> Packed:
+        bits, dithered = self.bits, self.dither
+        book = geometry(bits, dithered)
+        dither = dither_key(key, use.round) if dithered else None
+        noise = MOMENT * cell_area(bits, dithered, 1.0)
+        values, header = fit(tensor, key, self.scale, noise, Header(bits, Span(), dither))
+        width = width_of(tuple(tensor.shape))
+        if width % 2 and values.size:
+            table = values.reshape(-1, width)
+            values = np.concatenate((table, table[:, -1:]), axis=1).reshape(-1)
+        codes = np.empty(values.size // 2, code_type(2 * bits))
+        source = None if dither is None else Dither(dither)
+        for start in range(0, values.size, BLOCK):
+            x, y = _place(values[start : start + BLOCK], header.span, book)
+            if source is not None:
+                shift = source.take(2 * x.size).astype(x.dtype)
+                shift *= x.dtype.type(1 / STEPS)
+                x += shift[::2]
+                y += shift[1::2]
+            found = nearest_index(x, y, book.columns)
+            np.copyto(codes[start // 2 : start // 2 + x.size], found, casting="unsafe")
+        data = Buffer(pack(codes, 2 * bits).data)
+        return Packed(
+            "lattice", DTYPE_NAMES[tensor.dtype], tuple(tensor.shape), data, header.write()
+        )
 
 
 def lattice(bits: int, scale: Scale = "clipped", dither: bool = False) -> Lattice:
@@ -163,40 +182,6 @@ def nearest_index(x: Values, y: Values, columns: int) -> NDArray[np.int32]:
     return row
 
 
-@dataclass(frozen=True)
-class _LatticeEncoder(Stateless):
-    encoding: Lattice
-    key: Key
-
-    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
-        bits, dithered = self.encoding.bits, self.encoding.dither
-        book = geometry(bits, dithered)
-        dither = dither_key(self.key, use.round) if dithered else None
-        noise = MOMENT * cell_area(bits, dithered, 1.0)
-        values, header = fit(
-            tensor, self.key, self.encoding.scale, noise, Header(bits, Span(), dither)
-        )
-        width = width_of(tuple(tensor.shape))
-        if width % 2 and values.size:
-            table = values.reshape(-1, width)
-            values = np.concatenate((table, table[:, -1:]), axis=1).reshape(-1)
-        codes = np.empty(values.size // 2, code_type(2 * bits))
-        source = None if dither is None else Dither(dither)
-        for start in range(0, values.size, BLOCK):
-            x, y = _place(values[start : start + BLOCK], header.span, book)
-            if source is not None:
-                shift = source.take(2 * x.size).astype(x.dtype)
-                shift *= x.dtype.type(1 / STEPS)
-                x += shift[::2]
-                y += shift[1::2]
-            found = nearest_index(x, y, book.columns)
-            np.copyto(codes[start // 2 : start // 2 + x.size], found, casting="unsafe")
-        data = Buffer(pack(codes, 2 * bits).data)
-        return Packed(
-            "lattice", DTYPE_NAMES[tensor.dtype], tuple(tensor.shape), data, header.write()
-        )
-
-
 def _place(piece: Values, span: Span, book: Geometry) -> tuple[Values, Values]:
     """A block's pairs in the units of the codebook."""
     kind = piece.dtype.type
@@ -251,9 +236,5 @@ def _decode(packed: Packed) -> torch.Tensor:
     return restore(values, packed, header)
 
 
-def _read(rest: str, parse: Parse) -> Lattice:
-    return lattice(*read_quantiser("lattice", rest))
-
-
-ENCODINGS["lattice"] = _read
+ENCODINGS["lattice"] = lambda rest, parse: lattice(*read_quantiser("lattice", rest))
 DECODERS["lattice"] = _decode

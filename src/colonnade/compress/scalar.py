@@ -22,15 +22,11 @@ import torch
 from numpy.typing import NDArray
 
 from colonnade.compress.base import (
-    ANY,
     DECODERS,
     DTYPE_NAMES,
     ENCODINGS,
-    Encoder,
     Key,
     Occasion,
-    Parse,
-    Stateless,
     payload,
 )
 from colonnade.compress.bits import code_type, pack, packed_bytes, unpack
@@ -58,35 +54,11 @@ class Scalar(Quantiser):
     TAGS = ("scalar",)
     BITS_MAX = BITS_MAX
 
-    def encoder(self, key: Key) -> Encoder:
-        return _ScalarEncoder(self, key)
-
-
-def scalar(bits: int, scale: Scale = "clipped", dither: bool = False) -> Scalar:
-    """`bits` bits a component, 1 to 16.
-
-    `scale` is "minmax" (every component within half a step) or "clipped" (the least squared
-    error; components far out move to the edge). `dither` makes the error zero in the mean.
-
-    >>> from colonnade.compress.base import decode
-    >>> encoder = scalar(2, scale="minmax").encoder(Key(0, "partner", "embedding"))
-    >>> decode(encoder.encode(torch.tensor([-1.0, 0.1, 2.0]))).tolist()
-    [-1.0, 0.0, 2.0]
-    """
-    check("scalar", bits, BITS_MAX, scale)
-    return Scalar(bits, scale, bool(dither))
-
-
-@dataclass(frozen=True)
-class _ScalarEncoder(Stateless):
-    encoding: Scalar
-    key: Key
-
-    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
-        bits, top = self.encoding.bits, 2**self.encoding.bits - 1
-        dither = dither_key(self.key, use.round) if self.encoding.dither else None
+    def write(self, tensor: torch.Tensor, key: Key, use: Occasion) -> Packed:
+        bits, top = self.bits, 2**self.bits - 1
+        dither = dither_key(key, use.round) if self.dither else None
         values, header = fit(
-            tensor, self.key, self.encoding.scale, 1 / (12 * top**2), Header(bits, Span(), dither)
+            tensor, key, self.scale, 1 / (12 * top**2), Header(bits, Span(), dither)
         )
         span, kind = header.span, values.dtype.type
         low, per_step = kind(span.low), kind(top / span.width if span.width else 0)
@@ -117,6 +89,21 @@ class _ScalarEncoder(Stateless):
         )
 
 
+def scalar(bits: int, scale: Scale = "clipped", dither: bool = False) -> Scalar:
+    """`bits` bits a component, 1 to 16.
+
+    `scale` is "minmax" (every component within half a step) or "clipped" (the least squared
+    error; components far out move to the edge). `dither` makes the error zero in the mean.
+
+    >>> from colonnade.compress.base import decode
+    >>> encoder = scalar(2, scale="minmax").encoder(Key(0, "partner", "embedding"))
+    >>> decode(encoder.encode(torch.tensor([-1.0, 0.1, 2.0]))).tolist()
+    [-1.0, 0.0, 2.0]
+    """
+    check("scalar", bits, BITS_MAX, scale)
+    return Scalar(bits, scale, bool(dither))
+
+
 def _decode(packed: Packed) -> torch.Tensor:
     header = Header.read(packed, BITS_MAX)
     count = math.prod(packed.shape)
@@ -140,9 +127,5 @@ def _decode(packed: Packed) -> torch.Tensor:
     return restore(values, packed, header)
 
 
-def _read(rest: str, parse: Parse) -> Scalar:
-    return scalar(*read_quantiser("scalar", rest))
-
-
-ENCODINGS["scalar"] = _read
+ENCODINGS["scalar"] = lambda rest, parse: scalar(*read_quantiser("scalar", rest))
 DECODERS["scalar"] = _decode

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from colonnade.compress.base import DTYPES, Key, finite_range, options, split, whole
+from colonnade.compress.base import DTYPES, Key, Keyed, finite_range, options, split, whole
 from colonnade.errors import RequestError, WireError, nearest
 from colonnade.wire.messages import Packed
 
@@ -40,7 +40,7 @@ _KEY = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
-class Quantiser:
+class Quantiser(Keyed):
     """What the quantisers have in common."""
 
     TAGS: ClassVar[tuple[str, ...]]

@@ -19,17 +19,15 @@ import torch
 from numpy.typing import NDArray
 
 from colonnade.compress.base import (
-    ANY,
     DECODERS,
     DTYPE_NAMES,
     DTYPES,
     ENCODINGS,
-    Encoder,
     Encoding,
     Key,
+    Keyed,
     Occasion,
     Parse,
-    Stateless,
     finite_range,
     options,
     payload,
@@ -49,7 +47,7 @@ _DETAILS = struct.Struct("<I?")
 
 
 @dataclass(frozen=True)
-class TopK:
+class TopK(Keyed):
     """The most important columns of each row, or of the batch; see `topk`."""
 
     TAGS: ClassVar[tuple[str, ...]] = ("topk", "plain")
@@ -62,8 +60,46 @@ class TopK:
         word = self.by if self.by == "importance" else "shared" if self.shared else None
         return f"topk:{self.keep!r}" + (f":{word}" if word else "")
 
-    def encoder(self, key: Key) -> Encoder:
-        return _TopKEncoder(self, key)
+    def write(self, tensor: torch.Tensor, key: Key, use: Occasion) -> Packed:
+        finite_range(tensor, key)
+        width = width_of(tuple(tensor.shape))
+        kept = self.count(width)
+        unknown = self.by == "importance" and use.importance is None
+        if kept == width or unknown or not tensor.numel():
+            return plain().encode(tensor)
+        flat = tensor.detach().to("cpu").contiguous()
+        table = flat.view(_integer(flat.element_size())).numpy().reshape(-1, width)
+        if self.shared:
+            weight = self._weight(flat.view(-1, width), use.importance, key)
+            columns = np.sort(np.argsort(-weight, kind="stable")[:kept])
+            values = table[:, columns]
+        else:
+            places = _largest(table, kept)
+            values = table.reshape(-1).take(places)
+            columns = _within_rows(places, kept, width)
+        bits = (width - 1).bit_length()
+        numbers = pack(columns.astype(code_type(bits)), bits)
+        data = np.concatenate((values.reshape(-1).view(np.uint8), numbers))
+        details = _DETAILS.pack(kept, self.shared)
+        name = DTYPE_NAMES[tensor.dtype]
+        return Packed("topk", name, tuple(tensor.shape), Buffer(data.data), details)
+
+    def _weight(
+        self, table: torch.Tensor, importance: torch.Tensor | None, key: Key
+    ) -> NDArray[np.floating[Any]]:
+        if self.by == "magnitude":
+            # Divided by the largest, since squares of very large and very small numbers are lost.
+            wide = table if table.dtype == torch.float64 else table.float()
+            energy = (wide / (wide.abs().amax() or 1.0)).square_().sum(0)
+            return cast(NDArray[np.float64], energy.double().numpy())
+        assert importance is not None
+        weight: NDArray[np.float64] = importance.detach().to("cpu").double().abs().numpy()
+        if weight.shape != (table.shape[1],) or not np.isfinite(weight).all():
+            raise PartyError(
+                f"the {key.role} of '{key.sender}' has {table.shape[1]} columns, and "
+                f"its importance is not one finite number for each (shape {weight.shape})"
+            )
+        return weight
 
     def count(self, width: int) -> int:
         """How many of `width` columns are kept."""
@@ -96,53 +132,6 @@ def topk(keep: int | float, by: By = "magnitude", shared: bool = False) -> Encod
     if keep == 1.0 and not whole:
         return plain()
     return TopK(keep, by, bool(shared) or by == "importance")
-
-
-@dataclass(frozen=True)
-class _TopKEncoder(Stateless):
-    encoding: TopK
-    key: Key
-
-    def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
-        finite_range(tensor, self.key)
-        width = width_of(tuple(tensor.shape))
-        kept = self.encoding.count(width)
-        unknown = self.encoding.by == "importance" and use.importance is None
-        if kept == width or unknown or not tensor.numel():
-            return plain().encode(tensor)
-        flat = tensor.detach().to("cpu").contiguous()
-        table = flat.view(_integer(flat.element_size())).numpy().reshape(-1, width)
-        if self.encoding.shared:
-            weight = self._weight(flat.view(-1, width), use.importance)
-            columns = np.sort(np.argsort(-weight, kind="stable")[:kept])
-            values = table[:, columns]
-        else:
-            places = _largest(table, kept)
-            values = table.reshape(-1).take(places)
-            columns = _within_rows(places, kept, width)
-        bits = (width - 1).bit_length()
-        numbers = pack(columns.astype(code_type(bits)), bits)
-        data = np.concatenate((values.reshape(-1).view(np.uint8), numbers))
-        details = _DETAILS.pack(kept, self.encoding.shared)
-        name = DTYPE_NAMES[tensor.dtype]
-        return Packed("topk", name, tuple(tensor.shape), Buffer(data.data), details)
-
-    def _weight(
-        self, table: torch.Tensor, importance: torch.Tensor | None
-    ) -> NDArray[np.floating[Any]]:
-        if self.encoding.by == "magnitude":
-            # Divided by the largest, since squares of very large and very small numbers are lost.
-            wide = table if table.dtype == torch.float64 else table.float()
-            energy = (wide / (wide.abs().amax() or 1.0)).square_().sum(0)
-            return cast(NDArray[np.float64], energy.double().numpy())
-        assert importance is not None
-        weight: NDArray[np.float64] = importance.detach().to("cpu").double().abs().numpy()
-        if weight.shape != (table.shape[1],) or not np.isfinite(weight).all():
-            raise PartyError(
-                f"the {self.key.role} of '{self.key.sender}' has {table.shape[1]} columns, and "
-                f"its importance is not one finite number for each (shape {weight.shape})"
-            )
-        return weight
 
 
 def _integer(size: int) -> torch.dtype:
