@@ -1,7 +1,7 @@
 """The process group of one party, started by `torchrun`, and what its ranks send one another.
 
-Rank 0 sends commands, and all ranks carry them out together. A command is a header of integers,
-followed by tensors. Headers have a group with a timeout of its own, because between two commands
+Rank 0 sends commands, and all ranks carry them out together. A command is a header, followed by
+tensors. Headers have a group with a timeout of its own, because between two commands
 the other ranks wait for as long as rank 0 waits for another party.
 """
 
@@ -12,11 +12,10 @@ import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from datetime import timedelta
-from types import TracebackType
 from typing import Any
 
+import msgspec
 import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
@@ -28,13 +27,12 @@ TIMEOUT_S = 300
 """How long ranks wait for one another within a command."""
 IDLE_S = 86_400
 """How long the other ranks wait for the next command."""
-HEADER = 1024
-"""The number of integers in a header: always the same, because a broadcast has a fixed size."""
+HEADER_BYTES = 8192
+"""The size of a header: always the same, because a broadcast has a fixed size."""
 END, NUMBERS, FORWARD, BACKWARD = range(4)
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """What all ranks do next.
 
     >>> command = Command(FORWARD, part=1, rows=8, shapes=((3, 14), (5,)))
@@ -47,13 +45,13 @@ class Command:
     """The index of the module."""
     call: int = 0
     """The number of the forward pass of that module."""
-    training: int = 0
-    parameters: int = 0
-    """1 if gradients with respect to the parameters are wanted."""
-    inputs: int = 0
-    """1 if gradients with respect to the inputs are wanted."""
-    recompute: int = 0
-    """1 if a backward pass has to repeat its forward pass first."""
+    training: bool = False
+    parameters: bool = False
+    """Whether gradients with respect to the parameters are wanted."""
+    inputs: bool = False
+    """Whether gradients with respect to the inputs are wanted."""
+    recompute: bool = False
+    """Whether a backward pass has to repeat its forward pass first."""
     seed: int = 0
     """The seed of random layers such as dropout."""
     state: int = 0
@@ -61,34 +59,30 @@ class Command:
     rows: int = 0
     dtype: int = 0
     """The index of the inputs' dtype."""
-    is_list: int = 0
-    """1 if the module takes a list of tensors, 0 if it takes one tensor."""
+    is_list: bool = False
+    """Whether the module takes a list of tensors, or one tensor."""
     shapes: tuple[tuple[int, ...], ...] = ()
     """The shape of one row of each input."""
 
     @property
     def has_graph(self) -> bool:
         """Whether a backward pass can follow."""
-        return self.parameters == 1 or self.inputs == 1
+        return self.parameters or self.inputs
 
     def encode(self) -> torch.Tensor:
-        """Return the command as a header."""
-        *fixed, shapes = vars(self).values()
-        numbers = [*fixed, len(shapes), *(n for shape in shapes for n in (len(shape), *shape))]
-        if len(numbers) > HEADER:
+        """Return the command as a header: JSON, filled up with spaces."""
+        text = bytearray(msgspec.json.encode(self).ljust(HEADER_BYTES))
+        if len(text) > HEADER_BYTES:
             raise JobError(
-                f"a model with {len(shapes)} inputs cannot be spread over several processes: "
+                f"a model with {len(self.shapes)} inputs cannot be spread over several processes: "
                 "start the party without torchrun"
             )
-        return torch.tensor(numbers + [0] * (HEADER - len(numbers)))
+        return torch.frombuffer(text, dtype=torch.uint8)
 
     @classmethod
     def decode(cls, header: torch.Tensor) -> Command:
         """Read a command from a header."""
-        numbers = iter(header.tolist())
-        fixed: dict[str, Any] = {field.name: next(numbers) for field in fields(cls)[:-1]}
-        shapes = [tuple(next(numbers) for _ in range(next(numbers))) for _ in range(next(numbers))]
-        return cls(**fixed, shapes=tuple(shapes))
+        return msgspec.json.decode(header.numpy().tobytes(), type=cls)
 
 
 def init_group(device: torch.device, timeout_s: float = TIMEOUT_S) -> ProcessGroup | None:
@@ -148,15 +142,10 @@ class ProcessGroup:
     def __enter__(self) -> ProcessGroup:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         # After an error the ranks may be in the midst of a command, so END could be taken for
         # something else; the others find their connections closed when this process ends.
-        if error is None:
+        if kind is None:
             if self.rank == 0:
                 self.send(Command(END))
             self._join_threads()
@@ -193,7 +182,7 @@ class ProcessGroup:
 
     def receive(self) -> Command:
         """At the other ranks: wait for the next command."""
-        header = torch.zeros(HEADER, dtype=torch.int64)
+        header = torch.zeros(HEADER_BYTES, dtype=torch.uint8)
         try:
             dist.broadcast(header, 0, group=self._control)
         except RuntimeError as error:

@@ -66,10 +66,10 @@ class Replica:
         mine = torch.empty(rows, sum(widths), dtype=DTYPES[command.dtype], device=device)
         mine = self.group.scatter(None if inputs is None else _side_by_side(inputs), mine)
         self._inputs = [
-            piece.reshape(rows, *shape).requires_grad_(command.inputs == 1)
+            piece.reshape(rows, *shape).requires_grad_(command.inputs)
             for piece, shape in zip(torch.split(mine, widths, dim=1), command.shapes, strict=True)
         ]
-        self.module.train(command.training == 1)
+        self.module.train(command.training)
         gpus = [device] if device.type == "cuda" else []
         with torch.random.fork_rng(devices=gpus), torch.set_grad_enabled(command.has_graph):
             torch.manual_seed((command.seed + self.group.rank) % 2**63)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -116,15 +116,15 @@ class Spread(nn.Module):
             FORWARD,
             part=replica.part,
             call=next(replica.calls),
-            training=int(self.training),
-            parameters=int(graph and any(tensor.requires_grad for tensor in parameters)),
-            inputs=int(graph and any(tensor.requires_grad for tensor in inputs)),
+            training=self.training,
+            parameters=graph and any(tensor.requires_grad for tensor in parameters),
+            inputs=graph and any(tensor.requires_grad for tensor in inputs),
             # Drawn here, so that random layers depend on the party's own generator.
             seed=int(torch.randint(2**62, ())) if self.training else 0,
             state=size_of(state_of(self)),
             rows=rows,
             dtype=DTYPES.index(reduce(torch.promote_types, [tensor.dtype for tensor in inputs])),
-            is_list=int(not isinstance(given, torch.Tensor)),
+            is_list=not isinstance(given, torch.Tensor),
             shapes=tuple(tuple(tensor.shape[1:]) for tensor in inputs),
         )
         output = Pass.apply(self, command, *inputs, *parameters)  # type: ignore[no-untyped-call]
@@ -157,7 +157,7 @@ class Pass(torch.autograd.Function):
         replica, number = ctx.replica, len(ctx.command.shapes)
         recompute = replica.kept != ctx.command.call
         tensors = ctx.saved_tensors if recompute else ()
-        command = replace(ctx.command, kind=BACKWARD, recompute=int(recompute))
+        command = replace(ctx.command, kind=BACKWARD, recompute=recompute)
         with replica.group.collective():
             replica.group.send(command)
             if recompute:
