@@ -10,41 +10,42 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colonnade.data.vertical import VerticalData, vertical
-    from colonnade.errors import (
-        ColonnadeError,
-        DataError,
-        DeadlockError,
-        FailedError,
-        JobError,
-        PartyError,
-        RequestError,
-        WireError,
-    )
-    from colonnade.job import load, with_sets
-    from colonnade.job.records import (
-        Compute,
-        Costs,
-        Job,
-        Limits,
-        Link,
-        Network,
-        Party,
-        Recovery,
-        Timeouts,
-        Top,
-        Train,
-    )
-    from colonnade.methods.fedbcd import fedbcd
-    from colonnade.methods.fedsgd import fedsgd
-    from colonnade.methods.method import Method
-    from colonnade.plugins import extension
-    from colonnade.record.run import Run
-    from colonnade.run.clock import reclock, simulate_clock
-    from colonnade.run.compare import Comparison, compare
-    from colonnade.run.launch import launch
-    from colonnade.run.simulate import simulate
-    from colonnade.run.sweep import Sweep, sweep
+    from colonnade.data.vertical import VerticalData as VerticalData
+    from colonnade.data.vertical import vertical as vertical
+    from colonnade.errors import ColonnadeError as ColonnadeError
+    from colonnade.errors import DataError as DataError
+    from colonnade.errors import DeadlockError as DeadlockError
+    from colonnade.errors import FailedError as FailedError
+    from colonnade.errors import JobError as JobError
+    from colonnade.errors import PartyError as PartyError
+    from colonnade.errors import RequestError as RequestError
+    from colonnade.errors import WireError as WireError
+    from colonnade.job import load as load
+    from colonnade.job import with_sets as with_sets
+    from colonnade.job.records import Compute as Compute
+    from colonnade.job.records import Costs as Costs
+    from colonnade.job.records import Job as Job
+    from colonnade.job.records import Limits as Limits
+    from colonnade.job.records import Link as Link
+    from colonnade.job.records import Network as Network
+    from colonnade.job.records import Party as Party
+    from colonnade.job.records import Recovery as Recovery
+    from colonnade.job.records import Timeouts as Timeouts
+    from colonnade.job.records import Top as Top
+    from colonnade.job.records import Train as Train
+    from colonnade.methods.fedbcd import fedbcd as fedbcd
+    from colonnade.methods.fedsgd import fedsgd as fedsgd
+    from colonnade.methods.method import Method as Method
+    from colonnade.plugins import extension as extension
+    from colonnade.record.run import Run as Run
+    from colonnade.run.clock import reclock as reclock
+    from colonnade.run.clock import simulate_clock as simulate_clock
+    from colonnade.run.compare import Comparison as Comparison
+    from colonnade.run.compare import compare as compare
+    from colonnade.run.launch import launch as launch
+    from colonnade.run.simulate import simulate as simulate
+    from colonnade.run.sweep import Sweep as Sweep
+    from colonnade.run.sweep import sweep as sweep
 
 # No module may be called like a public name: importing it would put the module in its place.
 _HOME = {
@@ -86,44 +87,7 @@ _HOME = {
     "with_sets": "job",
 }
 
-__all__ = [
-    "ColonnadeError",
-    "Comparison",
-    "Compute",
-    "Costs",
-    "DataError",
-    "DeadlockError",
-    "FailedError",
-    "Job",
-    "JobError",
-    "Limits",
-    "Link",
-    "Method",
-    "Network",
-    "Party",
-    "PartyError",
-    "Recovery",
-    "RequestError",
-    "Run",
-    "Sweep",
-    "Timeouts",
-    "Top",
-    "Train",
-    "VerticalData",
-    "WireError",
-    "compare",
-    "extension",
-    "fedbcd",
-    "fedsgd",
-    "launch",
-    "load",
-    "reclock",
-    "simulate",
-    "simulate_clock",
-    "sweep",
-    "vertical",
-    "with_sets",
-]
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

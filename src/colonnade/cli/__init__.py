@@ -1,4 +1,4 @@
-"""The command line. Commands import what they need when they run, so that help comes at once.
+"""The command line. Commands import what loads slowly when they run, so that help comes at once.
 
 Exit codes: 0; 1 when the job failed; 2 when the request is wrong; 130 after Ctrl-C. Whatever is
 not 0 comes with one sentence on standard error; only our own mistakes show a traceback.
@@ -26,6 +26,7 @@ from colonnade.cli.many import compare, sweep
 from colonnade.cli.one import simulate
 from colonnade.cli.paper import reproduce
 from colonnade.errors import ColonnadeError, nearest
+from colonnade.record.chain import printable
 
 # Typer carries its own click or uses the one installed: both name this the base of usage errors.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -97,8 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _refuse(sentence: str, code: int) -> int:
     # Another party may have said it, or the name of a file.
-    safe = "".join(letter if letter.isprintable() else " " for letter in sentence)
-    print(f"colonnade: {' '.join(safe.split())[:SENTENCE_MAX]}", file=sys.stderr)
+    safe = printable(" ".join(sentence.split()))
+    print(f"colonnade: {safe[:SENTENCE_MAX]}", file=sys.stderr)
     return code
 
 

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from colonnade.cli import screen
 from colonnade.cli.launch import parties_shown, stopping
 from colonnade.cli.options import Json, Out, Quiet, check_out, read_job
+from colonnade.job.texts import parse_method
+from colonnade.record.table import plain
 
 if TYPE_CHECKING:
     from colonnade.run.compare import Comparison
@@ -29,8 +32,6 @@ def demo(out: Out = None, as_json: Json = False, quiet: Quiet = False) -> None:
 
     Example: colonnade demo
     """
-    from colonnade.cli import screen
-
     check_out(out)
     if not as_json and not quiet:
         screen.show(
@@ -55,10 +56,7 @@ def demo(out: Out = None, as_json: Json = False, quiet: Quiet = False) -> None:
 
 def _compare(out: Path | None, quiet: bool) -> Comparison:
     """One run after the other, so that none slows another down."""
-    from colonnade.cli import screen
     from colonnade.cli.progress import follow_runs
-    from colonnade.job.texts import parse_method
-    from colonnade.record.table import plain
     from colonnade.run.compare import Comparison, run_folder
     from colonnade.run.launch import launch
     from colonnade.run.pool import Trial

@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.cli import screen
 from colonnade.errors import RequestError
+from colonnade.job.party_file import PartyFile
+from colonnade.job.policy import Policy
+from colonnade.job.records import Job, Link, Steps
+from colonnade.job.trust import taken_notes
+from colonnade.record.table import columns_table, facts_table
 from colonnade.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from colonnade.job.party_file import PartyFile
-    from colonnade.job.policy import Policy
-    from colonnade.job.records import Job, Steps
     from colonnade.learn.participant import Participant
     from colonnade.run.forecast import Forecast
 
@@ -43,8 +46,6 @@ def show_dry_run(
     job: Job, me: str, file: PartyFile, as_json: bool, line: Line | None = None
 ) -> None:
     """Show what would happen; what `join` would refuse is shown as well, and then refused."""
-    from colonnade.cli import screen
-
     report = look_ahead(job, me, file, line or Line())
     if as_json:
         screen.show_json(report)
@@ -67,7 +68,6 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
     192
     """
     from colonnade.cli.keys import certificate_report
-    from colonnade.job.trust import taken_notes
     from colonnade.net.link import Emulation
     from colonnade.run.forecast import forecast
 
@@ -124,7 +124,6 @@ def _batch_min(party: Participant) -> int:
 
 def _link(party: Participant, line: Line) -> str | None:
     """The stated link in words; None where none is stated."""
-    from colonnade.job.records import Link
     from colonnade.run.forecast import links
 
     if line.emulate is not None:
@@ -222,7 +221,6 @@ def _notes(party: Participant, found: Forecast) -> list[str]:
 
 def facts(report: Report) -> Table:
     """Who takes part where, in what, and how long that lasts."""
-    from colonnade.record.table import facts_table
     from colonnade.run.compare import method_text
 
     certificate, proof = report["certificate"], "none yet (colonnade keys)"
@@ -253,8 +251,6 @@ def facts(report: Report) -> Table:
 
 def traffic(report: Report) -> Table:
     """What crosses, by peer and kind."""
-    from colonnade.record.table import columns_table
-
     whole = "about" if report["about"] else "in all"
     heads = [f"{what}\n{of}" for of in ("a round", whole) for what in ("messages", "bytes")]
     table = columns_table(("", "kind", "purpose"), heads)
@@ -270,8 +266,6 @@ def traffic(report: Report) -> Table:
 
 def sums(report: Report) -> Table:
     """What leaves and comes in all, and the most that can leave."""
-    from colonnade.record.table import columns_table
-
     table = columns_table(["in all"], [*PURPOSES, "together"])
     for way, name in (("sent", "leaves"), ("received", "comes")):
         about = "about " if report["about"] else ""
@@ -285,8 +279,6 @@ def sums(report: Report) -> Table:
 
 def policy(report: Report) -> Table:
     """What the policy says beside what the job would have."""
-    from colonnade.record.table import columns_table
-
     table = columns_table(("policy", "says", "this job"))
     for name, limit in report["policy"].items():
         table.add_row(name, _words(limit["says"]), _words(limit["job"]))

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import re
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from colonnade.cli import screen
 from colonnade.cli.keys import certificate_files
 from colonnade.cli.options import Allow, JobName, Json, MethodName, Quiet, Sets
 from colonnade.errors import FailedError, JobError, RequestError
+from colonnade.job.files import changed, read_source, with_sets
+from colonnade.job.party_file import PartyFile, exposure, find_own, find_party, load_party, own_job
+from colonnade.job.records import Job
+from colonnade.job.trust import check_taken, taken_from_job
 
 if TYPE_CHECKING:
-    from colonnade.job.party_file import PartyFile
-    from colonnade.job.records import Job
     from colonnade.net.runner import Address
     from colonnade.tls.identity import Identity
     from colonnade.tls.keyring import Keyring
@@ -113,8 +115,7 @@ def join(
     _settle_in(threads, launched)
     _check_address("--listen", listen)
     _check_address("--connect", connect)
-    wishes = _Wishes(sets or [], method, seed, allow or [], trust_job)
-    own, file, taken = _read(job, me, party, wishes)
+    own, file, taken = _read(job, me, party, sets or [], method, seed, allow or [], trust_job)
     if dry_run:
         from colonnade.cli.dry_run import Line, show_dry_run
 
@@ -123,7 +124,6 @@ def join(
         return
     _check_ends(own, me, listen, connect)
     from colonnade.cli import joined
-    from colonnade.job.party_file import find_party
 
     folder = out or Path("runs") / f"{own.name}-{me}"
     address = _address(listen, connect, file)
@@ -145,36 +145,27 @@ def _settle_in(threads: int, launched: bool) -> None:
         end_with_input()
 
 
-@dataclass(frozen=True)
-class _Wishes:
-    """What the command line says of the job."""
-
-    sets: list[str]
-    method: str | None
-    seed: int | None
-    allow: list[str]
-    trusts: bool
-
-
 def _read(
-    source: str, me: str, path: Path | None, wishes: _Wishes
+    source: str,
+    me: str,
+    path: Path | None,
+    sets: list[str],
+    method: str | None,
+    seed: int | None,
+    allow: list[str],
+    trusts: bool,
 ) -> tuple[Job, PartyFile, dict[str, Any]]:
     """The job as this party sees it, and what it takes of its own from the job file; what the
     command line sets goes before its files."""
-    from colonnade.cli import screen
-    from colonnade.job.files import changed, read_source, with_sets
-    from colonnade.job.party_file import PartyFile, exposure, find_own, load_party, own_job
-    from colonnade.job.trust import check_taken, taken_from_job
-
-    read, sets = read_source(source), wishes.sets
+    read = read_source(source)
     found = path or find_own(source, me)
     file = PartyFile() if found is None else load_party(found)
     taken = {} if read.is_ours else taken_from_job(read.tables, me, file, sets)
     named = [me] if f"parties.{me}.model" in taken else []
-    public = changed(read, sets, wishes.method, wishes.seed, allow=wishes.allow, parties=named)
+    public = changed(read, sets, method, seed, allow=allow, parties=named)
     if me not in public.parties:
         raise JobError(f"the job has no party '{me}': its parties are {', '.join(public.parties)}")
-    check_taken(taken, me, wishes.trusts)
+    check_taken(taken, me, trusts)
     if found is not None and (warning := exposure(found, file)) is not None:
         screen.stderr().print(warning)
     own = own_job(public, me, file)
@@ -217,8 +208,6 @@ def _address(listen: str | None, connect: str | None, file: PartyFile) -> Addres
 
 def _keyring(job: Job, me: str, file: PartyFile, found: Path | None, keys: Path | None) -> Keyring:
     """The party's certificate and whom it trusts; read again when one of its files changes."""
-    from colonnade.cli import screen
-    from colonnade.job.party_file import load_party
     from colonnade.tls.denial import read_denied
     from colonnade.tls.identity import load_identity
     from colonnade.tls.keyring import Keyring
@@ -253,7 +242,6 @@ def stop(
 
     Example: colonnade stop runs/credit-telco
     """
-    from colonnade.cli import screen
     from colonnade.record.lock import running
 
     process = running(run)

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from rich.text import Text
 
+from colonnade.cli import screen
 from colonnade.errors import ColonnadeError, FailedError, StoppedError
+from colonnade.job.party_file import PartyFile, draw_seed
+from colonnade.job.records import Job
+from colonnade.job.terms import identity, terms
 from colonnade.record.chain import printable
 from colonnade.record.events import Evaluated, Event, RoundDone, Tested, Waiting, figures
 from colonnade.record.private import append_to_private
+from colonnade.record.table import run_table
 from colonnade.units import NS_PER
+from colonnade.wire.fault import Fault
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from colonnade.job.party_file import PartyFile
-    from colonnade.job.records import Job
     from colonnade.net.link import Emulation
     from colonnade.net.runner import Address
     from colonnade.record.party_folder import PartyFolder
@@ -150,7 +154,6 @@ def run(job: Job, me: str, file: PartyFile, host: Host) -> Joined | None:
     # The first optimizer would import this, which takes a second, when the others wait already.
     import torch._dynamo
 
-    from colonnade.cli import screen
     from colonnade.net.link import Emulation
     from colonnade.record.party_folder import PartyFolder, set_aside
     from colonnade.run.workers import start_group
@@ -173,9 +176,7 @@ def run(job: Job, me: str, file: PartyFile, host: Host) -> Joined | None:
 def _speak(
     process: PartyProcess, file: PartyFile, host: Host, folder: PartyFolder, line: Emulation | None
 ) -> Joined:
-    from colonnade.cli import screen
     from colonnade.data.scale import remarks
-    from colonnade.job.terms import identity, terms
     from colonnade.run.join import Joined, take_part
     from colonnade.run.naming import check_names
     from colonnade.run.setup import participant
@@ -204,8 +205,6 @@ def _speak(
 
 def _seeded(job: Job, me: str, folder: Any) -> Job:
     """A party without a secret seed draws one, once."""
-    from colonnade.job.party_file import draw_seed
-
     own = job.parties[me]
     if own.seed is None:
         own = msgspec.structs.replace(own, seed=folder.remember("seed", draw_seed()))
@@ -214,10 +213,6 @@ def _seeded(job: Job, me: str, folder: Any) -> Job:
 
 def show(result: Joined, as_json: bool, quiet: bool) -> None:
     """The result, for people or for programs; what did not end well is said last."""
-    from colonnade.cli import screen
-    from colonnade.record.table import run_table
-    from colonnade.wire.fault import Fault
-
     if as_json:
         summary = result.run.summary() if result.run is not None else {}
         screen.show_json(

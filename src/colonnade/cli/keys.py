@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from colonnade.cli import screen
 from colonnade.cli.options import Json
 from colonnade.errors import FailedError, RequestError
+from colonnade.job.party_file import PartyFile
+from colonnade.job.records import Job
+from colonnade.record.table import facts_table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from colonnade.job.party_file import PartyFile
-    from colonnade.job.records import Job
     from colonnade.tls.certificate import Shown
 
 keys = typer.Typer()
@@ -46,7 +49,6 @@ def init(
 
     Example: colonnade keys init alliance/
     """
-    from colonnade.cli import screen
     from colonnade.tls.authority import create_authority
 
     create_authority(folder, days, name)
@@ -80,7 +82,6 @@ def issue(
 
     Example: colonnade keys issue alliance/ --party bank --party telco
     """
-    from colonnade.cli import screen
     from colonnade.tls.authority import issue
 
     for own, new_key in issue(folder, party or [], _read_hosts(host or []), days, renew):
@@ -110,9 +111,6 @@ def show(
 
     Example: colonnade keys show alliance/bank
     """
-    from dataclasses import asdict
-
-    from colonnade.cli import screen
     from colonnade.tls.certificate import show
 
     found = show(path)
@@ -128,8 +126,6 @@ def show(
 
 
 def _table(shown: Shown) -> Table:
-    from colonnade.record.table import facts_table
-
     left = "expired" if shown.expired else f"{shown.days_left} days left"
     facts = {
         "file": shown.file,
@@ -160,8 +156,6 @@ def certificate_report(
     job: Job, me: str, file: PartyFile, keys: Path | None
 ) -> dict[str, Any] | None:
     """What the party's certificate says, or what is wrong with it; None where there is none."""
-    from dataclasses import asdict
-
     from colonnade.tls.certificate import show
     from colonnade.tls.identity import load_identity
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from colonnade.cli import screen
 from colonnade.cli.one import _judge, _show
 from colonnade.cli.options import (
     Allow,
@@ -23,13 +24,14 @@ from colonnade.cli.options import (
     read_job,
 )
 from colonnade.errors import RequestError, StoppedError
+from colonnade.job.files import with_sets
+from colonnade.job.party_file import PartyFile, find_party, load_party, own_job
+from colonnade.job.records import Job
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from colonnade.job.party_file import PartyFile
-    from colonnade.job.records import Job
     from colonnade.run.launch import OnSaid
     from colonnade.run.processes import Said
 
@@ -70,7 +72,6 @@ def launch(
     record = read_job(job, sets, method, seed, allow)
     check_out(out)
     files = _files(job, record, sets or [])
-    from colonnade.cli import screen
     from colonnade.run import launch as launching
 
     if out is not None and not quiet and launching.finished(out, record):
@@ -93,8 +94,6 @@ def launch(
 
 def _files(source: str, job: Job, sets: Sequence[str]) -> dict[str, PartyFile]:
     """The files called after a party that `join` would find; `--set` goes before what they say."""
-    from colonnade.job.files import with_sets
-    from colonnade.job.party_file import find_party, load_party, own_job
     from colonnade.run.provision import own_file
 
     found = {}
@@ -112,8 +111,6 @@ def _files(source: str, job: Job, sets: Sequence[str]) -> dict[str, PartyFile]:
 @contextmanager
 def stopping(kept: str) -> Iterator[Callable[[], bool]]:
     """The first Ctrl-C, or a polite kill, stops the parties as planned; the next one at once."""
-    from colonnade.cli import screen
-
     try:
         with screen.ctrl_c(signal.SIGTERM) as pressed:
             yield pressed
@@ -125,8 +122,6 @@ def stopping(kept: str) -> Iterator[Callable[[], bool]]:
 def parties_shown(parties: Iterable[str], quiet: bool, title: str = "") -> Iterator[OnSaid]:
     """Shows what parties say: on a terminal a line for each with its last words, else every line
     that is not merely how far it is."""
-    from colonnade.cli import screen
-
     console = screen.stderr()
     if quiet:
         yield lambda said: None

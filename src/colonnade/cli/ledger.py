@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import msgspec
 import typer
 
+from colonnade.cli import screen
 from colonnade.cli.options import Json
 from colonnade.errors import FailedError, RequestError
+from colonnade.record.chain import Line, Totals, Verified, printable, reconcile, verify
+from colonnade.record.table import columns_table
+from colonnade.wire.ledger import Entry, entries_of
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from colonnade.record.chain import Line, Totals, Verified
-    from colonnade.wire.ledger import Entry
 
     Reconciled = Mapping[str, Sequence[str]]
 
@@ -39,8 +42,6 @@ def ledger(
 
     Example: colonnade ledger runs/telco
     """
-    from colonnade.cli import screen
-
     files = _chain_files(run)
     if not files:
         _show_counts(run, as_json, messages)
@@ -50,7 +51,7 @@ def ledger(
         found = _verified(path, _printer(as_json) if messages else None)
         if found.party in parties:
             other = parties[found.party].path
-            raise FailedError(f"{path} and {other} are both of {_safe(found.party)}")
+            raise FailedError(f"{path} and {other} are both of {printable(found.party)}")
         parties[found.party] = found
     if as_json and messages:
         return
@@ -74,8 +75,6 @@ def _chain_files(run: Path) -> list[Path]:
 
 
 def _verified(path: Path, each: Callable[[Line], None] | None) -> Verified:
-    from colonnade.record.chain import verify
-
     found = verify(path, each)
     if found.fault:
         raise FailedError(f"the ledger {path} is broken, {found.fault}")
@@ -85,8 +84,6 @@ def _verified(path: Path, each: Callable[[Line], None] | None) -> Verified:
 
 
 def _read_json(path: Path, wanted: type[T]) -> T:
-    import msgspec
-
     try:
         return msgspec.json.decode(path.read_bytes(), type=wanted)
     except OSError as error:
@@ -103,8 +100,6 @@ def _stored(folder: Path) -> Reconciled:
 
 def _reconcile(parties: Mapping[str, Verified]) -> Reconciled:
     """The ends of every link against each other, without what was undone and repeated."""
-    from colonnade.record.chain import reconcile
-
     said: dict[str, list[str]] = {}
     for (me, mine), (peer, theirs) in combinations(parties.items(), 2):
         if mine.job != theirs.job:
@@ -117,8 +112,6 @@ def _reconcile(parties: Mapping[str, Verified]) -> Reconciled:
 def _counted(found: Verified) -> list[Entry]:
     """What a party counted at the end, or its chain where the job has not ended: a chain may have
     the mark of a checkpoint after what belongs behind it."""
-    from colonnade.wire.ledger import Entry, entries_of
-
     path = found.path.with_name("ledger.json")
     return _read_json(path, list[Entry]) if path.exists() else entries_of(found.standing)
 
@@ -137,12 +130,6 @@ def _judge(reconciled: Reconciled) -> None:
         )
 
 
-def _safe(text: str) -> str:
-    from colonnade.record.chain import printable
-
-    return printable(text)
-
-
 def _sum(totals: Totals) -> tuple[int, int]:
     return sum(m for m, _ in totals.values()), sum(size for _, size in totals.values())
 
@@ -157,10 +144,6 @@ def _left_out(found: Verified) -> int:
 
 
 def _plain(found: Verified) -> dict[str, Any]:
-    import msgspec
-
-    from colonnade.wire.ledger import entries_of
-
     messages, size = _repeated(found)
     return {
         "file": str(found.path),
@@ -177,21 +160,17 @@ def _plain(found: Verified) -> dict[str, Any]:
 
 
 def _show(parties: Mapping[str, Verified], reconciled: Reconciled) -> None:
-    from colonnade.cli import screen
-    from colonnade.wire.ledger import entries_of
-
     for name, found in parties.items():
-        screen.show(f"{_safe(name)}, job {_safe(found.job)[:12]}\n")
+        screen.show(f"{printable(name)}, job {printable(found.job)[:12]}\n")
         screen.show(_table(entries_of(found.totals)))
         screen.show("\n".join(["", *_remarks(found), ""]))
     for peer in sorted(_peers(parties.values()) - parties.keys() - reconciled.keys()):
-        screen.show(f"not reconciled with {_safe(peer)}, which left no chain here")
+        screen.show(f"not reconciled with {printable(peer)}, which left no chain here")
     for peer, sentences in reconciled.items():
-        screen.show(
-            f"reconciliation, {_safe(peer)}: {_safe('; '.join(sentences)) or 'no difference'}"
-        )
+        said = printable("; ".join(sentences)) or "no difference"
+        screen.show(f"reconciliation, {printable(peer)}: {said}")
     for name, found in parties.items():
-        whose = f"{_safe(name)} " if len(parties) > 1 else ""
+        whose = f"{printable(name)} " if len(parties) > 1 else ""
         screen.show(f"{whose}verified: {found.entries:,} entries, head {found.head}")
 
 
@@ -199,7 +178,7 @@ def _remarks(found: Verified) -> Iterable[str]:
     if _left_out(found):
         yield f"{_left_out(found):,} earlier notes are in {found.path}"
     for line in found.notes:
-        yield f"{_when(line.at)}  {_safe(line.note or '')}"
+        yield f"{_when(line.at)}  {printable(line.note or '')}"
     messages, size = _repeated(found)
     if messages:
         yield (
@@ -211,13 +190,11 @@ def _remarks(found: Verified) -> Iterable[str]:
 
 
 def _table(entries: Sequence[Entry]) -> Table:
-    from colonnade.record.table import columns_table
-
     table = columns_table(("peer", "direction", "kind", "purpose"), ("messages", "bytes"))
     for entry in entries:
         names = (entry["peer"], entry["direction"], entry["kind"], entry["purpose"])
         counts = (entry["messages"], entry["bytes"])
-        table.add_row(*map(_safe, names), *(f"{count:,}" for count in counts))
+        table.add_row(*map(printable, names), *(f"{count:,}" for count in counts))
     for way in ("sent", "received"):
         rows = [entry for entry in entries if entry["direction"] == way]
         messages, size = (sum(row["messages"] for row in rows), sum(row["bytes"] for row in rows))
@@ -227,9 +204,6 @@ def _table(entries: Sequence[Entry]) -> Table:
 
 def _show_counts(folder: Path, as_json: bool, messages: bool) -> None:
     """A simulation: everything happened in one process, so that there is nothing to prove."""
-    from colonnade.cli import screen
-    from colonnade.wire.ledger import Entry
-
     path = folder / "ledger.json"
     if not path.exists():
         raise RequestError(f"{folder} has neither {CHAIN} nor ledger.json: is it a run folder?")
@@ -241,7 +215,7 @@ def _show_counts(folder: Path, as_json: bool, messages: bool) -> None:
         screen.show_json({"parties": shown, "reconciled": {}})
         return
     for name, entries in parties.items():
-        screen.show(f"{_safe(name)}\n")
+        screen.show(f"{printable(name)}\n")
         screen.show(_table(entries))
         screen.show("")
     screen.show("counts of a simulation, which keeps no chain: nothing to verify")
@@ -255,10 +229,6 @@ def _when(at_ns: int) -> str:
 
 def _printer(as_json: bool) -> Callable[[Line], None]:
     """Prints entries as they are read; each says whose it is, for there may be several chains."""
-    import json
-
-    import msgspec
-
     party = ""
 
     def show(line: Line) -> None:
@@ -271,6 +241,6 @@ def _printer(as_json: bool) -> Callable[[Line], None]:
         if line.way is not None:
             round = "" if line.round in (None, -1) else f" round {line.round}"
             text = f"{line.way} {line.peer} {line.kind}{round} {line.bytes:,} bytes"
-        print(f"{_safe(party)} {line.n} {_when(line.at)} {_safe(text)}")
+        print(f"{printable(party)} {line.n} {_when(line.at)} {printable(text)}")
 
     return show

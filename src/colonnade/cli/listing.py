@@ -8,7 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli import screen
 from colonnade.cli.options import Json
+from colonnade.job.files import builtin_names, builtin_text
+from colonnade.record.table import facts_table
 
 
 def methods(as_json: Json = False) -> None:
@@ -20,7 +23,6 @@ def methods(as_json: Json = False) -> None:
     from rich.text import Text
 
     from colonnade import methods as package
-    from colonnade.cli import screen
 
     found = [_describe(name, function) for name, function in package.known().items()]
     if as_json:
@@ -62,9 +64,6 @@ def jobs(
 
     Example: colonnade jobs digits > mine.toml
     """
-    from colonnade.cli import screen
-    from colonnade.job.files import builtin_names, builtin_text
-
     if name is not None:
         print(builtin_text(name), end="")
         return
@@ -72,8 +71,6 @@ def jobs(
     if as_json:
         screen.show_json(about)
         return
-    from colonnade.record.table import facts_table
-
     screen.show(facts_table(about))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from colonnade.cli import screen
 from colonnade.cli.options import (
     Allow,
     JobName,
@@ -26,10 +27,10 @@ from colonnade.cli.options import (
     read_seeds,
     split_commas,
 )
-from colonnade.errors import FailedError, JobError
+from colonnade.errors import FailedError, JobError, StoppedError
+from colonnade.job.records import Job
 
 if TYPE_CHECKING:
-    from colonnade.job.records import Job
     from colonnade.run.compare import Comparison
     from colonnade.run.sweep import Sweep
 
@@ -70,7 +71,6 @@ def compare(
 
     Example: colonnade compare digits --methods fedsgd,fedbcd:updates=5 --seeds 0,1
     """
-    from colonnade.cli import screen
     from colonnade.run.sweep import Sweep
 
     for text in sets or []:
@@ -101,7 +101,6 @@ def _compare(
     out: Path | None,
     quiet: bool,
 ) -> Comparison:
-    from colonnade.cli import screen
     from colonnade.cli.progress import follow_runs
     from colonnade.run import compare as comparison
 
@@ -141,7 +140,6 @@ def sweep(
 
     Example: colonnade sweep digits --grid 'parties.*.optimizer.lr=0.05,0.1,0.2'
     """
-    from colonnade.cli import screen
     from colonnade.run.sweep import edge_text
 
     record = read_job(job, sets, method, allow=allow)
@@ -168,7 +166,6 @@ def _sweep(
     workers: int | None,
     quiet: bool,
 ) -> Sweep:
-    from colonnade.cli import screen
     from colonnade.cli.progress import follow_runs
     from colonnade.run import sweep as sweeps
 
@@ -191,7 +188,6 @@ def _sweep(
 @contextmanager
 def _ended_by_signal(kept: str) -> Iterator[None]:
     """Ctrl-C becomes a sentence; a polite kill ends the workers too, and not only us."""
-    from colonnade.errors import StoppedError
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from colonnade.cli import screen
 from colonnade.cli.options import (
     Allow,
     JobName,
@@ -19,10 +20,13 @@ from colonnade.cli.options import (
     check_out,
     read_job,
 )
-from colonnade.errors import FailedError, RequestError
+from colonnade.errors import FailedError, RequestError, StoppedError
+from colonnade.job.files import dumps
+from colonnade.job.records import Job
+from colonnade.record.folder import check_folder
+from colonnade.record.table import run_table
 
 if TYPE_CHECKING:
-    from colonnade.job.records import Job
     from colonnade.record.run import Run
 
 
@@ -43,9 +47,6 @@ def simulate(
 
     Example: colonnade simulate digits --method fedbcd:updates=5 --out runs/digits
     """
-    from colonnade.job.files import dumps
-    from colonnade.record.folder import check_folder
-
     if threads < 1:
         raise RequestError(f"--threads is {threads}: it must be 1 or more")
     record = read_job(job, sets, method, seed, allow)
@@ -63,7 +64,6 @@ def simulate(
 
 
 def _follow(job: Job, threads: int, quiet: bool) -> tuple[Run, list[str]]:
-    from colonnade.cli import screen
     from colonnade.cli.progress import follow_run
     from colonnade.run.setup import prepare, remarks
     from colonnade.run.simulate import simulate_prepared
@@ -78,8 +78,6 @@ def _follow(job: Job, threads: int, quiet: bool) -> tuple[Run, list[str]]:
 
 
 def _show(run: Run, as_json: bool) -> None:
-    from colonnade.cli import screen
-    from colonnade.record.table import run_table
     from colonnade.run.compare import method_text
 
     summary = run.summary()
@@ -92,7 +90,6 @@ def _show(run: Run, as_json: bool) -> None:
 
 def _judge(run: Run, out: Path | None, remarks: Sequence[str] = ()) -> None:
     """An ending that is not as asked for is said, and is an exit code."""
-    from colonnade.errors import StoppedError
     from colonnade.run.simulate import diverged
 
     kept = "" if out is None else f"; the run folder {out} has what there is"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from colonnade.errors import JobError, RequestError
-
-if TYPE_CHECKING:
-    from colonnade.job.records import Job
+from colonnade.job.files import load
+from colonnade.job.records import Job
+from colonnade.job.texts import parse_value
 
 JobName = Annotated[
     str,
@@ -98,8 +98,6 @@ def read_grid(texts: list[str]) -> dict[str, list[Any]]:
     >>> read_grid(["train.batch_size=32,64"])
     {'train.batch_size': [32, 64]}
     """
-    from colonnade.job.texts import parse_value
-
     grid: dict[str, list[Any]] = {}
     for text in texts:
         field, equals, values = text.partition("=")
@@ -118,8 +116,6 @@ def read_job(
     allow: list[str] | None = None,
 ) -> Job:
     """The job of a command line; a method given there drops the options of the job's own."""
-    from colonnade.job.files import load
-
     return load(name, sets or [], method, seed, allow=allow or ())
 
 

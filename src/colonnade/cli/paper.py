@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli import screen
 from colonnade.cli.options import Json, Out, Quiet, check_out, read_seeds
 from colonnade.errors import RequestError, nearest
 
@@ -31,8 +32,6 @@ def reproduce(
 
     Example: colonnade reproduce pasta-timing --out runs/pasta-timing
     """
-    from colonnade.cli import screen
-
     # By name: the package is imported when it is asked for, as everything here.
     known = importlib.import_module("colonnade.reproduce").known()
     if name is None:

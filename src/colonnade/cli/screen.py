@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from colonnade.record.chain import printable
+from colonnade.record.table import plain, trimmed
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -22,8 +25,6 @@ def _console() -> type[Console]:
     """A console on which a text does nothing but stand there, whoever wrote it."""
     from rich.console import Console
     from rich.segment import Segment
-
-    from colonnade.record.chain import printable
 
     class Inert(Console):
         def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
@@ -54,8 +55,6 @@ def stdout() -> Console:
 
 def show(renderable: RenderableType) -> None:
     """Print a table, or a text that is not to be broken, on standard output."""
-    from colonnade.record.table import trimmed
-
     console, whole = stdout(), isinstance(renderable, str)
     if console.is_terminal:
         console.print(renderable, soft_wrap=whole)
@@ -67,8 +66,6 @@ def show(renderable: RenderableType) -> None:
 
 def show_json(value: Any) -> None:
     """Print plain values on standard output."""
-    from colonnade.record.table import plain
-
     print(json.dumps(plain(value), indent=1))
 
 

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from typing import Any
 
 from colonnade.errors import RequestError
+from colonnade.record.chain import printable
 from colonnade.tls.certificate import dns_name, names_of
 from colonnade.tls.identity import Identity
 from colonnade.tls.keyring import Keyring
@@ -189,8 +190,7 @@ def peer_certificate(auth_context: Mapping[str, Iterable[bytes]]) -> bytes | Non
 def holder(pem: bytes | None) -> str:
     """Whom a certificate names, fit to be printed: control characters in it are replaced."""
     named = [] if pem is None else names_of(pem)
-    text = ", ".join(dict.fromkeys(named)) or "nobody"
-    return "".join(letter if letter.isprintable() else " " for letter in text[:100])
+    return printable((", ".join(dict.fromkeys(named)) or "nobody")[:100])
 
 
 def explain(details: str, active: str) -> str:

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 from colonnade.errors import WireError
 from colonnade.job.running import Limits
+from colonnade.record.chain import printable
 from colonnade.wire.codec import HEADER_BYTES_MAX, MESSAGE_BYTES_MAX
 
 PROTOCOL = 1
@@ -125,8 +126,7 @@ class Segment(NamedTuple):
 
     def text(self) -> str:
         """The segment's text, fit to be printed: control characters from outside are replaced."""
-        words = bytes(self.data).decode(errors="replace")
-        return "".join(letter if letter.isprintable() else " " for letter in words)
+        return printable(bytes(self.data).decode(errors="replace"))
 
 
 _PLACE = ("total", "offset")

@@ -14,7 +14,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
 from colonnade.errors import RequestError
 from colonnade.tls import signing
@@ -29,11 +34,6 @@ from colonnade.tls.certificate import (
     read_key,
     reason,
 )
-
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
 
 class Issued(NamedTuple):
@@ -178,8 +178,6 @@ def _check_parties(parties: Sequence[str], hosts: Mapping[str, Sequence[str]]) -
 
 
 def _load_authority(folder: Path) -> tuple[x509.Certificate, EllipticCurvePrivateKey]:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     if not (folder / "ca.key").exists():
         raise RequestError(f"there is no authority in {folder}: begin with colonnade keys init")
     certificate = read_certificates(folder / "ca.pem")[0]

@@ -14,13 +14,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509.oid import NameOID
 
 from colonnade.errors import RequestError
-
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 PREFIX = "colonnade:party:"
 SUFFIX = ".colonnade.internal"
@@ -49,8 +51,6 @@ def party_of(pem: bytes, known: Mapping[str, Collection[str]]) -> str | None:
     `known` has for each party the names in a certificate of a company's own CA: a common name, a
     DNS name or a URI. A certificate with our URI identifies the party in it, and no other.
     """
-    from cryptography import x509
-
     try:
         certificate = x509.load_pem_x509_certificate(pem)
         ours, names = parties_in(certificate), names_in(certificate)
@@ -64,8 +64,6 @@ def party_of(pem: bytes, known: Mapping[str, Collection[str]]) -> str | None:
 
 def names_of(pem: bytes) -> list[str]:
     """Whom a peer's certificate names: the party in our URI, or else all of its names."""
-    from cryptography import x509
-
     try:
         certificate = x509.load_pem_x509_certificate(pem)
         return parties_in(certificate) or names_in(certificate)
@@ -80,16 +78,12 @@ def _any_in(names: Collection[str], allowed: Collection[str]) -> bool:
 
 def parties_in(certificate: x509.Certificate) -> list[str]:
     """The parties that our URIs in a certificate name: exactly one, if our CA has issued it."""
-    from cryptography import x509
-
     uris = _alternatives(certificate).get_values_for_type(x509.UniformResourceIdentifier)
     return [uri.removeprefix(PREFIX) for uri in uris if uri.startswith(PREFIX)]
 
 
 def hosts_in(certificate: x509.Certificate) -> list[str]:
     """The DNS names and IP addresses of a certificate."""
-    from cryptography import x509
-
     found = _alternatives(certificate)
     addresses = [str(address) for address in found.get_values_for_type(x509.IPAddress)]
     return [*found.get_values_for_type(x509.DNSName), *addresses]
@@ -97,8 +91,6 @@ def hosts_in(certificate: x509.Certificate) -> list[str]:
 
 def names_in(certificate: x509.Certificate) -> list[str]:
     """All names in a certificate: common names, DNS names and URIs."""
-    from cryptography import x509
-
     found = _alternatives(certificate)
     return [
         *common_names(certificate.subject),
@@ -109,14 +101,10 @@ def names_in(certificate: x509.Certificate) -> list[str]:
 
 def common_names(name: x509.Name) -> list[str]:
     """The common names in a subject or an issuer, usually one."""
-    from cryptography.x509.oid import NameOID
-
     return [str(attribute.value) for attribute in name.get_attributes_for_oid(NameOID.COMMON_NAME)]
 
 
 def _alternatives(certificate: x509.Certificate) -> x509.SubjectAlternativeName:
-    from cryptography import x509
-
     try:
         return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -130,8 +118,6 @@ def read_certificates(path: Path) -> list[x509.Certificate]:
 
 def parse_certificates(data: bytes, path: Path) -> list[x509.Certificate]:
     """All certificates in the PEM text of a file; at least one."""
-    from cryptography import x509
-
     try:
         return x509.load_pem_x509_certificates(data)
     except ValueError:
@@ -140,9 +126,6 @@ def parse_certificates(data: bytes, path: Path) -> list[x509.Certificate]:
 
 def read_key(path: Path) -> tuple[bytes, PrivateKeyTypes]:
     """The private key of a PEM file that only its owner may read: its text, and the key."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     data = read_file(path, "private key", secret=True)
     try:
         return data, load_pem_private_key(data, password=None)
@@ -160,9 +143,6 @@ def belong(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
 
 def issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     """Whether a certificate was signed by another one that is a CA's."""
-    from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
-
     try:
         certificate.verify_directly_issued_by(issuer)
         return issuer.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
@@ -231,8 +211,6 @@ def show(path: Path) -> list[Shown]:
 
 
 def _describe(certificate: x509.Certificate, path: Path) -> Shown:
-    from cryptography.hazmat.primitives.hashes import SHA256
-
     since, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     left = until - datetime.now(UTC)
     parties = parties_in(certificate)

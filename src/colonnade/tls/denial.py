@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from colonnade.errors import RequestError
 from colonnade.tls.certificate import read_file
-
-if TYPE_CHECKING:
-    from cryptography import x509
 
 Denied = frozenset[str]
 """SHA-256 fingerprints and serial numbers, in lower-case hexadecimal without leading zeros."""
@@ -45,14 +44,10 @@ def _key(text: str, where: str) -> str:
 
 def is_denied(certificate: x509.Certificate, denied: Denied) -> bool:
     """Whether a certificate is listed, by its fingerprint or its serial number."""
-    from cryptography.hazmat.primitives.hashes import SHA256
-
     own = (certificate.fingerprint(SHA256()).hex(), f"{certificate.serial_number:x}")
     return any(digits.lstrip("0") in denied for digits in own)
 
 
 def is_denied_pem(pem: bytes, denied: Denied) -> bool:
     """Whether a certificate in PEM form, which a peer has shown, is listed."""
-    from cryptography import x509
-
     return bool(denied) and is_denied(x509.load_pem_x509_certificate(pem), denied)

@@ -6,7 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from colonnade.errors import RequestError
 from colonnade.tls.certificate import (
@@ -21,10 +26,6 @@ from colonnade.tls.certificate import (
     read_key,
 )
 from colonnade.tls.denial import Denied, is_denied
-
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 WARN_DAYS = 30
 
@@ -58,8 +59,6 @@ def load_identity(
     for the active party, whose certificate must be valid for a server; others must be valid for a
     client. A CA that is denied is not trusted, nor is any certificate that it has issued.
     """
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     chain_pem = read_file(certificate, "certificate")
     authority_pem = read_file(authority, "certificate of the authority")
     own, *between = parse_certificates(chain_pem, certificate)
@@ -91,8 +90,6 @@ def load_identity(
 
 def _check_kind(private: PrivateKeyTypes, path: Path) -> None:
     """Refuse kinds of key that are too weak, or with which gRPC cannot connect."""
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
-
     curve = isinstance(private, ec.EllipticCurvePrivateKey) and private.curve.name
     strong = isinstance(private, rsa.RSAPrivateKey) and private.key_size >= 2048
     if not strong and curve not in ("secp256r1", "secp384r1"):
@@ -103,8 +100,6 @@ def _check_kind(private: PrivateKeyTypes, path: Path) -> None:
 
 
 def _check_name(own: x509.Certificate, path: Path, party: str, names: Collection[str]) -> None:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     if party_of(own.public_bytes(Encoding.PEM), {party: names}) == party:
         return
     others = parties_in(own)
@@ -159,9 +154,6 @@ def _check_time(each: x509.Certificate, own: x509.Certificate, party: str) -> li
 
 
 def _check_purpose(own: x509.Certificate, path: Path, listens: bool) -> None:
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
     try:
         allowed = own.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:

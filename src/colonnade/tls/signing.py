@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
 from colonnade.errors import RequestError
 from colonnade.tls.certificate import PREFIX, dns_name
 
 if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
-
     Extensions = list[tuple[x509.ExtensionType, bool]]
 
 DAYS_MOST = 36_500
@@ -50,8 +54,6 @@ class Validity(NamedTuple):
 
 def new_key() -> EllipticCurvePrivateKey:
     """A new private key."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     return ec.generate_private_key(ec.SECP256R1())
 
 
@@ -64,9 +66,6 @@ def sign(
     extensions: Extensions,
 ) -> x509.Certificate:
     """A certificate with these extensions, each with whether it is critical, and the key ids."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.hashes import SHA256
-
     builder = (
         x509.CertificateBuilder(issuer, subject, public, x509.random_serial_number())
         .not_valid_before(validity.since)
@@ -81,8 +80,6 @@ def sign(
 
 def authority_extensions() -> Extensions:
     """The extensions of a CA, which may sign certificates of parties, but no further CAs."""
-    from cryptography import x509
-
     return [
         (x509.BasicConstraints(ca=True, path_length=0), True),
         (_usage("key_cert_sign", "crl_sign"), True),
@@ -91,9 +88,6 @@ def authority_extensions() -> Extensions:
 
 def party_extensions(party: str, hosts: Sequence[str]) -> Extensions:
     """The extensions of a party's certificate: usage, the party's URI and DNS name, its hosts."""
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
     names: list[x509.GeneralName] = [
         x509.DNSName(dns_name(party)),
         x509.UniformResourceIdentifier(PREFIX + party),
@@ -111,8 +105,6 @@ def party_extensions(party: str, hosts: Sequence[str]) -> Extensions:
 
 
 def _usage(*wanted: str) -> x509.KeyUsage:
-    from cryptography import x509
-
     return x509.KeyUsage(**{usage: usage in wanted for usage in USAGES})
 
 
@@ -130,21 +122,14 @@ def ip_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 def common_name(text: str) -> x509.Name:
     """A subject with this common name, and nothing else."""
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
 def pem(certificate: x509.Certificate) -> bytes:
     """A certificate as PEM text."""
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     return certificate.public_bytes(Encoding.PEM)
 
 
 def key_pem(key: EllipticCurvePrivateKey) -> bytes:
     """A private key as PEM text, not encrypted."""
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
