@@ -8,11 +8,20 @@ May import run, record, data, job, methods.
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from colonnade.job.records import Job
+from colonnade.run.compare import Comparison
+from colonnade.run.pool import Task, Trial, train_all
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,6 +73,38 @@ def slow_network(latency: int, unit_ms: int) -> list[str]:
         f"compute.backward={20 * unit_ms}ms",
         f"compute.aggregate={10 * unit_ms}ms",
     ]
+
+
+def train(groups: Sequence[Mapping[str, Job]], seeds: Sequence[int]) -> list[Comparison]:
+    """Train the jobs of all groups, by label, with every seed, all at once."""
+    tasks: list[Task] = [
+        (label, msgspec.structs.replace(job, seed=seed), None)
+        for jobs in groups
+        for label, job in jobs.items()
+        for seed in seeds
+    ]
+    trials = iter(train_all(tasks))
+    return [Comparison(list(islice(trials, len(jobs) * len(seeds)))) for jobs in groups]
+
+
+def figures(trials: Sequence[Trial], name: str) -> list[float | None]:
+    """A figure of each run; None where it missed the target, failed or diverged."""
+    return [trial.figure(name) for trial in trials]
+
+
+def mean_figure(trials: Sequence[Trial], name: str) -> float:
+    """The mean of a figure; infinite where a run has none."""
+    return fmean(math.inf if each is None else each for each in figures(trials, name))
+
+
+def ratio(ours: Sequence[float | None], theirs: Sequence[float | None]) -> float | None:
+    """How much larger our figures are, on the seeds with which both have one.
+
+    >>> ratio([1.0, None, 5.0], [2.0, 3.0, 10.0])
+    0.5
+    """
+    both = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
+    return sum(a for a, _ in both) / sum(b for _, b in both) if both else None
 
 
 def known() -> dict[str, ReproduceFunction]:

@@ -19,14 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from colonnade.job.files import load
 from colonnade.job.records import Job
 from colonnade.record.table import show_found
-from colonnade.reproduce import Reproduction, Say
+from colonnade.reproduce import Reproduction, Say, ratio, train
 from colonnade.run.compare import compare
-from colonnade.run.pool import Task, Trial, train_all
+from colonnade.run.pool import Trial
 
 Setting = tuple[str, float]
 """A family of optimizers and a rate."""
@@ -99,15 +97,8 @@ def _job(setting: Setting) -> Job:
 def _tune(seeds: Sequence[int], say: Say) -> dict[Setting, list[Trial]]:
     """FedSGD's runs with every setting of the grid."""
     say(f"FedSGD with {len(GRID)} settings and {len(seeds)} seeds")
-    tasks: list[Task] = [
-        (_name(setting), msgspec.structs.replace(_job(setting), seed=seed), None)
-        for setting in GRID
-        for seed in seeds
-    ]
-    trials = train_all(tasks)
-    found = {
-        setting: [trial for trial in trials if trial.label == _name(setting)] for setting in GRID
-    }
+    (trained,) = train([{_name(setting): _job(setting) for setting in GRID}], seeds)
+    found = dict(zip(GRID, trained.methods().values(), strict=True))
     for setting, runs in found.items():
         say(f"{_name(setting)}: AUC {_final(runs):.4f} at the end")
     return found
@@ -213,11 +204,8 @@ def _spread(found: Rounds) -> str:
 
 
 def _change(ours: Rounds, theirs: Rounds) -> str:
-    both = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
-    if not both:
-        return "–"
-    change = sum(a for a, _ in both) / sum(b for _, b in both) - 1
-    return f"{change:+.0%}".replace("-", "−").replace("%", " %")
+    found = ratio(ours, theirs)
+    return "–" if found is None else f"{found - 1:+.0%}".replace("-", "−").replace("%", " %")
 
 
 def _ratio(trials: Sequence[Trial]) -> str:

@@ -14,11 +14,9 @@ M parties. It counts every upload M times, and what the active party would send 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,9 +24,9 @@ from msgspec.structs import replace
 from colonnade.job.files import with_sets
 from colonnade.job.records import Job, Party, Top, Train
 from colonnade.record.table import show_found, show_spread, spread
-from colonnade.reproduce import Reproduction, Say
+from colonnade.reproduce import Reproduction, Say, figures, mean_figure, ratio, train
 from colonnade.run.compare import Comparison
-from colonnade.run.pool import Task, Trial, train_all
+from colonnade.run.pool import Trial
 from colonnade.units import show_bytes
 
 QUADRANTS = ("top-left", "top-right", "bottom-left", "bottom-right")
@@ -40,7 +38,6 @@ SEEDS = (0, 1, 2, 3, 4)
 TUNING_SEEDS = 3
 FEWER = {2: 0.90, 3: 0.85, 4: 0.80}
 """The share of the bytes that should be saved, by bits."""
-MISS = math.inf
 POINTS = 0.005
 """What the final accuracy may differ by, if the deviation over the seeds is smaller."""
 
@@ -188,18 +185,10 @@ def _train(
     setting: Setting, rates: Sequence[float], seeds: Sequence[int]
 ) -> dict[float, Comparison]:
     """Every compressor with every seed at every rate, all at once."""
-    tasks: list[Task] = [
-        (text, replace(setting.job(rate), method=_method(text), seed=seed), None)
-        for rate in rates
-        for text in CASES
-        for seed in seeds
+    groups = [
+        {text: replace(setting.job(rate), method=_method(text)) for text in CASES} for rate in rates
     ]
-    trials = train_all(tasks)
-    share = len(trials) // len(rates)
-    return {
-        rate: Comparison(trials[number * share : (number + 1) * share])
-        for number, rate in enumerate(rates)
-    }
+    return dict(zip(rates, train(groups, seeds), strict=True))
 
 
 def _method(compressor: str) -> dict[str, Any]:
@@ -211,17 +200,15 @@ def _tune(setting: Setting, seeds: Sequence[int], say: Say) -> dict[float, float
     if len(setting.rates) == 1:
         return {setting.rates[0]: 0.0}
     say(f"plain at rates of {', '.join(map(str, setting.rates))}")
-    tasks: list[Task] = []
-    for rate in setting.rates:
-        job = replace(setting.job(rate, "target"), method=_method("plain"))
-        tasks += [(f"{rate:g}", replace(job, seed=seed), None) for seed in seeds]
-    found: dict[float, list[float]] = {}
-    for (label, _, _), trial in zip(tasks, train_all(tasks), strict=True):
-        rounds = trial.figure("rounds_to_target")
-        found.setdefault(float(label), []).append(MISS if rounds is None else rounds)
-    means = {rate: fmean(rounds) for rate, rounds in found.items()}
-    for rate, each in found.items():
-        missed = each.count(MISS)
+    jobs = {
+        f"{rate:g}": replace(setting.job(rate, "target"), method=_method("plain"))
+        for rate in setting.rates
+    }
+    (found,) = train([jobs], seeds)
+    means: dict[float, float] = {}
+    for rate, trials in zip(setting.rates, found.methods().values(), strict=True):
+        means[rate] = mean_figure(trials, "rounds_to_target")
+        missed = figures(trials, "rounds_to_target").count(None)
         say(f"{rate:g}: {f'{missed} missed' if missed else f'{means[rate]:.0f} rounds'}")
     return means
 
@@ -247,8 +234,9 @@ def _cells(setting: Setting, bits: int, trials: list[Trial], plain: list[Trial])
     if mean is None or deviation is None or base is None or base_deviation is None:
         return ["failed", "–", "missed", "–", "missed", f"0/{len(trials)}", "–", formula, "no"]
     accuracy = show_spread(mean, deviation, "{:.4f}".format, len(finals), len(trials))
-    costs, rounds = _all(trials, "bytes_to_target"), _all(trials, "rounds_to_target")
-    fewer = _fewer(costs, _all(plain, "bytes_to_target"))
+    costs, rounds = figures(trials, "bytes_to_target"), figures(trials, "rounds_to_target")
+    share = ratio(costs, figures(plain, "bytes_to_target"))
+    fewer = None if share is None else 1 - share
     reached = len([cost for cost in costs if cost is not None])
     near = abs(mean - base) <= max(base_deviation, POINTS)
     is_plain = trials is plain
@@ -268,16 +256,6 @@ def _cells(setting: Setting, bits: int, trials: list[Trial], plain: list[Trial])
 
 def _finals(trials: list[Trial]) -> list[float]:
     return [t.summary["metric"]["final"] for t in trials if t.summary is not None and not t.bad]
-
-
-def _all(trials: list[Trial], name: str) -> list[float | None]:
-    return [trial.figure(name) for trial in trials]
-
-
-def _fewer(costs: list[float | None], plain: list[float | None]) -> float | None:
-    """The share of bytes saved, on the seeds that reached the target with both."""
-    both = [(c, p) for c, p in zip(costs, plain, strict=True) if c is not None and p is not None]
-    return 1 - sum(c for c, _ in both) / sum(p for _, p in both) if both else None
 
 
 def _mean(values: list[float | None], show: Any) -> str:

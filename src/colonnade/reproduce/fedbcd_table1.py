@@ -102,8 +102,6 @@ def _rounds(
         {"name": "fedbcd", "updates": q, "order": order, "decay": decay} for order, q in cases
     ]
     comparison = compare(_job(rate), methods, seeds, out=out)
-    if out is not None:
-        comparison.save(out)
     return dict(zip(cases, _by_method(comparison), strict=True))
 
 

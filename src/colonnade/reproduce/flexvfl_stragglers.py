@@ -18,17 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
-
-from msgspec.structs import replace
 
 from colonnade.data.speeds import costs_under, cpu_loads
 from colonnade.job.records import Compute, Costs, Job, Link, Network, Party, Top, Train
 from colonnade.record.table import show_found
-from colonnade.reproduce import Reproduction, Say
-from colonnade.run.compare import Comparison
-from colonnade.run.pool import Task, Trial, train_all
+from colonnade.reproduce import Reproduction, Say, figures, mean_figure, train
+from colonnade.run.pool import Trial
 
 UNIT_NS = 10_000_000
 UPDATES = {"top-left": 2, "top-right": 4, "bottom-left": 6, "bottom-right": 8}
@@ -64,14 +60,13 @@ def reproduce(out: Path | None, seeds: list[int] | None, quick: bool, say: Say) 
     waits = COMMUNICATION[-1:] if quick else COMMUNICATION
     tried: dict[str, Any] = {}
     best = _tune_stragglers(waits, rates, chosen[:TUNING_SEEDS], tried, say)
-    tasks: list[Task] = [
-        (f"{wait}/{label}", _stragglers(wait, METHODS[label], best[wait, label], seed), None)
+    jobs = {
+        f"{wait}/{label}": _stragglers(wait, METHODS[label], best[wait, label])
         for wait in waits
         for label in METHODS
-        for seed in chosen
-    ]
-    say(f"{len(tasks)} runs at the best rates")
-    found = Comparison(train_all(tasks))
+    }
+    say(f"{len(jobs) * len(chosen)} runs at the best rates")
+    (found,) = train([jobs], chosen)
     rows: list[list[str]] = []
     for key, trials in found.methods().items():
         wait, _, label = key.partition("/")
@@ -128,11 +123,11 @@ def _server(timeout: int) -> Costs:
     return Costs(top=f"{timeout * UNIT_NS // (SERVER_UPDATES - 1)}ns")
 
 
-def _stragglers(wait: int, method: Mapping[str, Any], rate: float, seed: int) -> Job:
+def _stragglers(wait: int, method: Mapping[str, Any], rate: float) -> Job:
     costs = {
         view: Costs(backward=f"{TIMEOUT * UNIT_NS // count}ns") for view, count in UPDATES.items()
     }
-    return replace(_job(costs | {"server": _server(TIMEOUT)}, wait, rate, method), seed=seed)
+    return _job(costs | {"server": _server(TIMEOUT)}, wait, rate, method)
 
 
 def _tune_stragglers(
@@ -145,14 +140,18 @@ def _tune_stragglers(
     """The rate with which each method is soonest at the target."""
     cases = [(waits[-1], label) for label in METHODS if label != "VAFL"]
     cases += [(wait, "VAFL") for wait in waits]
-    tasks: list[Task] = [
-        (f"{wait}/{label}/{rate:g}", _stragglers(wait, METHODS[label], rate, seed), None)
+    jobs = {
+        f"{wait}/{label}/{rate:g}": _stragglers(wait, METHODS[label], rate)
         for wait, label in cases
         for rate in rates
-        for seed in seeds
-    ]
-    say(f"{len(tasks)} runs to tune the rates")
-    means = _means(train_all(tasks), say)
+    }
+    say(f"{len(jobs) * len(seeds)} runs to tune the rates")
+    (found,) = train([jobs], seeds)
+    means = {
+        label: mean_figure(trials, "time_to_target_s") for label, trials in found.methods().items()
+    }
+    for label, mean in means.items():
+        say(f"{label}: {'missed' if math.isinf(mean) else f'{1e9 * mean / UNIT_NS:.0f} units'}")
     tried["stragglers"] = {key: None if math.isinf(mean) else mean for key, mean in means.items()}
     best: dict[tuple[int, str], float] = {}
     for wait, label in cases:
@@ -169,14 +168,13 @@ def _traces(
     seeds: Sequence[int], tried: dict[str, Any], out: Path | None, say: Say
 ) -> list[list[str]]:
     """Adaptive and static Flex-VFL at every A."""
-    tasks: list[Task] = [
-        (f"{'adaptive' if adaptive else 'static'}/{a:g}", _traced(adaptive, a, seed), None)
+    jobs = {
+        f"{'adaptive' if adaptive else 'static'}/{a:g}": _traced(adaptive, a)
         for adaptive in (True, False)
         for a in CONSTANTS
-        for seed in seeds
-    ]
-    say(f"{len(tasks)} runs on traces")
-    found = Comparison(train_all(tasks))
+    }
+    say(f"{len(jobs) * len(seeds)} runs on traces")
+    (found,) = train([jobs], seeds)
     tried["traces"] = found.to_dict()["methods"]
     if out is not None:
         found.save(out / "traces")
@@ -187,7 +185,7 @@ def _traces(
     return rows
 
 
-def _traced(adaptive: bool, a: float, seed: int) -> Job:
+def _traced(adaptive: bool, a: float) -> Job:
     """A step of the traces is a round; a run that outlasts them keeps their last value."""
     loads = cpu_loads(len(UPDATES), TRACE_SEED)
     step = f"{(TRACE_TIMEOUT + 1) * UNIT_NS}ns"
@@ -197,27 +195,14 @@ def _traced(adaptive: bool, a: float, seed: int) -> Job:
     }
     method = {"name": "flexvfl", "timeout": f"{TRACE_TIMEOUT * UNIT_NS}ns", "adaptive": adaptive}
     rate = a if adaptive else a / TRACE_TIMEOUT
-    job = _job(costs | {"server": _server(TRACE_TIMEOUT)}, 1, rate, method)
-    return replace(job, seed=seed)
-
-
-def _means(trials: Sequence[Trial], say: Say) -> dict[str, float]:
-    """The mean time to the target by label; one miss makes it infinite."""
-    times: dict[str, list[float]] = {}
-    for trial in trials:
-        time = trial.figure("time_to_target_s")
-        times.setdefault(trial.label, []).append(math.inf if time is None else time)
-    means = {label: fmean(each) for label, each in times.items()}
-    for label, mean in means.items():
-        say(f"{label}: {'missed' if math.isinf(mean) else f'{1e9 * mean / UNIT_NS:.0f} units'}")
-    return means
+    return _job(costs | {"server": _server(TRACE_TIMEOUT)}, 1, rate, method)
 
 
 def _cells(trials: Sequence[Trial]) -> list[str]:
     """Time in units, rounds, how many seeds reached the target, and updates in a round."""
     cells = []
     for name, scale in (("time_to_target_s", 1e9 / UNIT_NS), ("rounds_to_target", 1.0)):
-        known = [figure for figure in (trial.figure(name) for trial in trials) if figure]
+        known = [figure for figure in figures(trials, name) if figure]
         cells.append(show_found([scale * figure for figure in known], "{:.0f}".format))
     reached = f"{len(known)}/{len(trials)}"
     if not known:

@@ -23,9 +23,9 @@ from msgspec.structs import replace
 from colonnade.job.files import load
 from colonnade.job.records import Job
 from colonnade.record.table import COSTS, show_found, show_spread, spread
-from colonnade.reproduce import Reproduction, Say, slow_network
+from colonnade.reproduce import Reproduction, Say, figures, ratio, slow_network, train
 from colonnade.run.compare import Comparison
-from colonnade.run.pool import Task, Trial, train_all
+from colonnade.run.pool import Trial
 from colonnade.units import show_seconds
 
 UNIT_MS = 10
@@ -55,7 +55,7 @@ class Group:
 
     def time(self, method: str) -> float | None:
         """Mean time to the target; None if a seed missed it."""
-        times = [trial.figure("time_to_target_s") for trial in self.trials[method]]
+        times = figures(self.trials[method], "time_to_target_s")
         known = [time for time in times if time is not None]
         return fmean(known) if len(known) == len(times) else None
 
@@ -135,16 +135,8 @@ def _cnn_job() -> Job:
 
 def _train(jobs: Sequence[Job], seeds: Sequence[int]) -> list[dict[str, list[Trial]]]:
     """Every job with every method and seed, all at once; the runs by method, for each job."""
-    tasks: list[Task] = [
-        (label, replace(job, method=method, seed=seed), None)
-        for job in jobs
-        for label, method in METHODS.items()
-        for seed in seeds
-    ]
-    trials = train_all(tasks)
-    share = len(trials) // len(jobs)
-    parts = [trials[start : start + share] for start in range(0, len(trials), share)]
-    return [Comparison(part).methods() for part in parts]
+    groups = [{n: replace(job, method=method) for n, method in METHODS.items()} for job in jobs]
+    return [trained.methods() for trained in train(groups, seeds)]
 
 
 def _best(groups: Sequence[Group], method: str = "FedSGD") -> Group | None:
@@ -159,21 +151,19 @@ def _readings(groups: Sequence[Group]) -> list[str]:
     sound = [g for g in groups if all(g.time(method) is not None for method in METHODS)]
     notes = []
     if sound:
-        ratio = _faster(sound[-1].trials["FedSGD"], sound[-1].trials[PASTA])
-        notes.append(
-            f"PASTA at {sound[-1].rate}, the highest rate at which nobody misses: {_times(ratio)}"
-        )
+        times = _faster(sound[-1].trials["FedSGD"], sound[-1].trials[PASTA])
+        notes.append(f"PASTA at {sound[-1].rate}, the highest rate at which nobody misses: {times}")
     ours, theirs = _best(groups, PASTA), _best(groups)
     if ours and theirs:
-        ratio = _faster(theirs.trials["FedSGD"], ours.trials[PASTA])
-        notes.append(f"PASTA at {ours.rate}, FedSGD at {theirs.rate}, their best: {_times(ratio)}")
+        times = _faster(theirs.trials["FedSGD"], ours.trials[PASTA])
+        notes.append(f"PASTA at {ours.rate}, FedSGD at {theirs.rate}, their best: {times}")
     return notes
 
 
 def _rows(group: Group, best: Group | None, paper: dict[str, str]) -> list[list[str]]:
     rows = []
     for method, trials in group.trials.items():
-        known = [t for t in (trial.figure("time_to_target_s") for trial in trials) if t]
+        known = [time for time in figures(trials, "time_to_target_s") if time]
         rows.append(
             [
                 group.model,
@@ -183,26 +173,18 @@ def _rows(group: Group, best: Group | None, paper: dict[str, str]) -> list[list[
                 _epochs(trials),
                 f"{len(known)}/{len(trials)}",
                 _accuracy(trials),
-                _times(_faster(group.trials["FedSGD"], trials)),
-                _times(_faster(best.trials["FedSGD"], trials) if best else None),
+                _faster(group.trials["FedSGD"], trials),
+                _faster(best.trials["FedSGD"], trials) if best else "–",
                 paper.get(method, "–"),
             ]
         )
     return rows
 
 
-def _faster(slow: Sequence[Trial], fast: Sequence[Trial]) -> float | None:
+def _faster(slow: Sequence[Trial], fast: Sequence[Trial]) -> str:
     """The ratio of the times to the target, on the seeds that reached it with both."""
-    pairs = [
-        (a.figure("time_to_target_s"), b.figure("time_to_target_s"))
-        for a, b in zip(slow, fast, strict=True)
-    ]
-    both = [(a, b) for a, b in pairs if a is not None and b is not None]
-    return sum(a for a, _ in both) / sum(b for _, b in both) if both else None
-
-
-def _times(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.2f}×"
+    found = ratio(figures(slow, "time_to_target_s"), figures(fast, "time_to_target_s"))
+    return "–" if found is None else f"{found:.2f}×"
 
 
 def _epochs(trials: Sequence[Trial]) -> str:
