@@ -84,15 +84,15 @@ DEVIATIONS = {
     "the test rows twice": (at(12, lambda due: [due, due]), "asked once more after the test rows"),
     "the test rows at once": (
         changed(round=12, splits=("test",)),
-        "asked for the test rows before all was judged",
+        "asked for the test rows before all was scored",
     ),
-    "a judgement of what was not asked": (
-        at(5, changed(judged=4)),
-        "judged round 5, which it had not asked for",
+    "a score of what was not asked": (
+        at(5, changed(scored=4)),
+        "scored round 5, which it had not asked for",
     ),
     "weights that are gone": (
         at(8, changed(best=3)),
-        "calls round 4 the best, which was not judged just now",
+        "calls round 4 the best, which was not scored just now",
     ),
 }
 
@@ -118,14 +118,14 @@ def test_a_question_off_the_schedule_is_a_breach_and_is_not_answered(name):
 
 
 def test_questions_without_judgements_do_not_make_a_party_keep_weights():
-    """An active party that claims to have judged nothing is refused at the ninth question."""
+    """An active party that claims to have scored nothing is refused at the ninth question."""
     case = small(3, rounds=40, evaluate_every="1 round", validation=0.25)
 
     async def whole():
         async with scene(case) as s:
-            seat = deviating(s.seat("p1"), changed(judged=-1, best=-1))
+            seat = deviating(s.seat("p1"), changed(scored=-1, best=-1))
             honest, error = await attacked(s, seat)
-            assert "p1 asked for 9 evaluations without judging any of them" in error
+            assert "p1 asked for 9 evaluations without scoring any of them" in error
             assert len(honest.seat.program.learner._kept) <= 8
 
     loop.run(whole())
@@ -153,7 +153,7 @@ def test_weights_that_nobody_judged_are_no_result():
 
             seat.build = built
             _, error = await attacked(s, seat)
-            assert "p1 calls round 8 the best, which was not judged just now" in error
+            assert "p1 calls round 8 the best, which was not scored just now" in error
 
     loop.run(whole())
 

@@ -15,7 +15,7 @@ from tests import loop
 from tests.scene import case, scene
 
 SLOW = {
-    "p1": ("capture", "keep", "judge", "state", "restore", "weights"),
+    "p1": ("capture", "keep", "score", "state", "restore", "weights"),
     "p2": ("keep", "evaluate", "state", "restore", "weights"),
 }
 """What a learner is asked for that is not part of an update."""

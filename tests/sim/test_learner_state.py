@@ -66,7 +66,7 @@ class Drive:
                 learner.end_round(round)
                 if round % 3 == 0:
                     learner.keep(round)
-                    learner.settle(best=0, judged=round - 3)
+                    learner.prune(best=0, scored=round - 3)
         return self
 
     def _turn(self, round: int, peers: tuple[str, ...]) -> None:
@@ -77,14 +77,14 @@ class Drive:
             sent[peer].forward = self.passives[peer].forward(rows)
         own = Exchange(round, rows, self.active.forward(rows))
         own.packed = {peer: self.passives[peer].pack(sent[peer]) for peer in peers}
-        own.reply = self.active.gather(own)
+        own.others = self.active.gather(own)
         aggregate = self.active.aggregate(own, own.forward, True)
         own.answer = aggregate.answer
         replies = {peer: self.active.reply(own, peer, 0) for peer in peers}
         self.active.backward(own.forward, aggregate, round)
         self._did(ACTIVE, own)
         for peer, exchange in sent.items():
-            exchange.reply = self.passives[peer].unpack(replies[peer], rows)
+            self.passives[peer].unpack(exchange, replies[peer])
             self.passives[peer].backward(exchange)
             self.views[peer].sent += 1
             self._did(peer, exchange)

@@ -128,10 +128,10 @@ def test_lines_put_at_the_end_are_found_and_lines_cut_off_there_show_against_a_h
 
 
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=5))
-def test_a_chain_goes_on_after_any_cut_and_keeps_every_byte(tmp_path_factory, cuts):
+def test_a_chain_goes_on_after_any_cut_and_keeps_every_byte(tmp_path_factory, rounds):
     path = tmp_path_factory.mktemp("chain") / "ledger.chain"
     path.touch()
-    for cut in cuts:
+    for cut in rounds:
         written, grown = path.read_bytes(), build(path, rounds=1).read_bytes()
         assert grown.startswith(written) and verify(path).fault == ""
         # Never into what was there before: a loss of power takes only what came last.

@@ -52,7 +52,7 @@ def test_a_saved_list_does_not_change_with_the_list():
 def test_a_batch_is_the_same_whatever_was_foreseen(foreseen, rows):
     features = torch.arange(30.0).view(10, 3)
     one = Columns(features)
-    one.foresee(np.array(foreseen))
+    one.prefetch(np.array(foreseen))
     for wanted in (rows, foreseen, rows):
         assert torch.equal(one.batch(np.array(wanted)), features[wanted])
 
@@ -60,11 +60,11 @@ def test_a_batch_is_the_same_whatever_was_foreseen(foreseen, rows):
 def test_a_batch_that_was_foreseen_is_there_and_a_large_one_is_not(monkeypatch):
     features = torch.arange(30.0).view(10, 3)
     one, rows = Columns(features), np.array([4, 2])
-    one.foresee(rows)
+    one.prefetch(rows)
     gathered = features[rows].clone()
     features.zero_()
     assert torch.equal(one.batch(rows), gathered) and not one.batch(rows).any()
     monkeypatch.setattr(columns, "AHEAD_BYTES_MAX", 23)
-    one.foresee(rows)
+    one.prefetch(rows)
     features.fill_(1)
     assert one.batch(rows).all()

@@ -81,21 +81,21 @@ def book() -> Evaluations:
     return Evaluations(train, choose("auc", "binary", 2), (), schedule)
 
 
-def judge(evaluations: Evaluations, round: int, value: float) -> str | None:
+def score(evaluations: Evaluations, round: int, value: float) -> str | None:
     evaluations.ask(round, {})
     evaluations.capture(round, lambda: None)
-    return evaluations.settle(evaluations.ready(), {"auc": value})
+    return evaluations.close_scored(evaluations.ready(), {"auc": value})
 
 
 def test_evaluations_go_on():
     first, second = book(), book()
     for round, value in enumerate([0.5, 0.7, 0.6]):
-        assert judge(first, round, value) is None
+        assert score(first, round, value) is None
     second.restore(decode(*encode(first.state())))
-    assert (second.best, second.best_value, second.judged) == (1, 0.7, 2)
+    assert (second.best, second.best_value, second.scored) == (1, 0.7, 2)
     for evaluations in (first, second):
-        assert judge(evaluations, 3, 0.6) is None
-        assert judge(evaluations, 4, 0.6) == "patience"
+        assert score(evaluations, 3, 0.6) is None
+        assert score(evaluations, 4, 0.6) == "patience"
     assert first.state() == second.state()
 
 

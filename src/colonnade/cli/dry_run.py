@@ -192,7 +192,7 @@ def _notes(party: Participant, found: Forecast) -> list[str]:
     from colonnade.learn.agreement import own_method
     from colonnade.run.releases import allowance
 
-    job, me, shares = party.job, party.me, party.method.exchange.shares_labels
+    job, me, shares = party.job, party.me, party.method.exchange.sends_snapshots
     compressed = own_method(party.method, job, me).compress.embedding != plain()
     plainly = job.train.evaluate_plain and compressed and not party.leads
     unknown = [name for name in job.parties if name != me and job.parties[name].width is None]

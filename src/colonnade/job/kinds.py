@@ -53,7 +53,7 @@ def kinds(method: Method, train: Train) -> Kinds:
     >>> kinds(build({"name": "cvfl"}), Train()).down
     ('Labels', 'Snapshot', 'Evaluate')
     """
-    shares = method.exchange.shares_labels
+    shares = method.exchange.sends_snapshots
     up: list[tuple[type[Message], bool]] = [
         (Upload, method.quorum.uploads),
         (Status, method.local.reports),

@@ -76,7 +76,7 @@ class TorchActive(TorchLearner):
 
     def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
         """The same; and the labels, which are needed as soon as the others' embeddings are here."""
-        self._targets.foresee(rows)
+        self._targets.prefetch(rows)
         return super().forward(rows, stash)
 
     def _rehearse_top(self, top: nn.Module, rows: int) -> None:
@@ -167,7 +167,7 @@ class TorchActive(TorchLearner):
     ) -> dict[str, torch.Tensor]:
         """The graph is cut at every embedding, so that derivatives stop there."""
         leaves = {
-            peer: tensor.detach().requires_grad_(wanted) for peer, tensor in exchange.reply.items()
+            peer: tensor.detach().requires_grad_(wanted) for peer, tensor in exchange.others.items()
         }
         if own is not None:
             leaves[self._me] = own.embedding.detach().requires_grad_()
@@ -206,7 +206,7 @@ class TorchActive(TorchLearner):
         """Copies of the models in evaluation mode."""
         return {part: copy.deepcopy(module) for part, module in self._modules.items()}
 
-    def judge(
+    def score(
         self,
         models: dict[str, nn.Module],
         split: Split,

@@ -139,7 +139,7 @@ def own_method(method: Method, job: Job, name: str) -> Method:
             "top": f"the top model is the active party's: set it for {job.active}",
         }
         raise JobError(f"parties.{name}.compress.{misplaced} has no effect: {cure[misplaced]}")
-    crosses = name != job.active or method.exchange.shares_labels
+    crosses = name != job.active or method.exchange.sends_snapshots
     if "embedding" in party.compress and not crosses:
         raise JobError(
             f"parties.{name}.compress.embedding has no effect: the active party's own embeddings "

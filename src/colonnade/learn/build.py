@@ -59,7 +59,7 @@ def build_passive(party: Participant, agreement: Agreement, objective: Objective
     assert party.model is not None
     modules = {"bottom": party.spread("bottom", party.model())}
     common = modules, _trainer(party, agreement, modules), party, agreement
-    if not agreement.method.exchange.shares_labels:
+    if not agreement.method.exchange.sends_snapshots:
         return TorchPassive(*common)
     widths = agreement.present
     return SnapshotPassive(
@@ -79,7 +79,7 @@ def build_active(party: Participant, agreement: Agreement) -> TorchActive:
     if party.model is not None:
         modules = {"bottom": party.spread("bottom", party.model())} | modules
     weights = labels.weights
-    learner = SnapshotActive if agreement.method.exchange.shares_labels else TorchActive
+    learner = SnapshotActive if agreement.method.exchange.sends_snapshots else TorchActive
     return learner(
         modules,
         _trainer(party, agreement, modules),

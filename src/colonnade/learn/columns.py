@@ -15,7 +15,7 @@ class Columns:
     """The rows of a batch, which may have been gathered while there was nothing else to do.
 
     >>> columns = Columns(torch.arange(6.0).view(3, 2))
-    >>> columns.foresee(np.array([2, 0]))
+    >>> columns.prefetch(np.array([2, 0]))
     >>> columns.batch(np.array([2, 0])).tolist()
     [[4.0, 5.0], [0.0, 1.0]]
     """
@@ -25,7 +25,7 @@ class Columns:
         self._row_bytes = features[0].nbytes
         self._ahead: tuple[Rows, torch.Tensor] | None = None
 
-    def foresee(self, rows: Rows) -> None:
+    def prefetch(self, rows: Rows) -> None:
         """Gather a small batch before it is needed."""
         if not self._has(rows) and len(rows) * self._row_bytes <= AHEAD_BYTES_MAX:
             self._ahead = rows, self._gather(rows)

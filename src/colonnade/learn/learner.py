@@ -63,10 +63,10 @@ class Learner(Protocol):
         """
         ...
 
-    foresees: bool
+    prefetches: bool
     """Whether it gains by knowing a batch before its time."""
 
-    def foresee(self, rows: Rows) -> None:
+    def prefetch(self, rows: Rows) -> None:
         """The batch that the next forward pass is probably of; there is nothing else to do now."""
         ...
 
@@ -74,8 +74,8 @@ class Learner(Protocol):
         """Remember the present weights as those of a round."""
         ...
 
-    def settle(self, best: int, judged: int) -> None:
-        """Of the weights remembered up to `judged`, only those of the best round still count."""
+    def prune(self, best: int, scored: int) -> None:
+        """Of the weights remembered up to `scored`, only those of the best round still count."""
         ...
 
     def weights(self) -> Weights:
@@ -83,7 +83,7 @@ class Learner(Protocol):
         ...
 
     def best_weights(self) -> Weights | None:
-        """The weights of the best round; None when none was judged."""
+        """The weights of the best round; None when none was scored."""
         ...
 
     def state(self) -> Tree:
@@ -102,8 +102,8 @@ class PassiveLearner(Learner, Protocol):
         """The embedding of an exchange as it crosses the wire."""
         ...
 
-    def unpack(self, reply: Reply, rows: Rows) -> Any:
-        """A reply for a batch from the wire; refuses one of the wrong shape."""
+    def unpack(self, exchange: Exchange, reply: Reply) -> None:
+        """Put what a reply says into its exchange; refuses one of the wrong shape."""
         ...
 
     def backward(self, exchange: Exchange) -> None:
@@ -181,14 +181,14 @@ class ActiveLearner(Learner, Protocol):
         ...
 
     def capture(self) -> Any:
-        """A copy of the present models, to be judged when all evaluation embeddings are here."""
+        """A copy of the present models, to be scored when all evaluation embeddings are here."""
         ...
 
     def recall(self) -> Any:
-        """The models with the weights of the best round, to be judged on the test rows."""
+        """The models with the weights of the best round, to be scored on the test rows."""
         ...
 
-    def judge(
+    def score(
         self, models: Any, split: Split, pieces: Mapping[str, Mapping[int, Packed]]
     ) -> dict[str, float]:
         """Loss and metrics of captured models, from everybody's evaluation embeddings."""

@@ -44,7 +44,7 @@ class NullLearner:
 
     rate = 0.0
     device = "cpu"
-    foresees = False
+    prefetches = False
 
     def __init__(self, me: str, method: Method, sizes: Sizes) -> None:
         self.width = sizes.widths.get(me, 0)
@@ -65,7 +65,7 @@ class NullLearner:
     def forward(self, rows: Rows, stash: bool = False) -> None:
         """Nothing to compute."""
 
-    def foresee(self, rows: Rows) -> None:
+    def prefetch(self, rows: Rows) -> None:
         """Nothing to gather."""
 
     def pack(self, exchange: Exchange) -> Packed:
@@ -81,7 +81,7 @@ class NullLearner:
     def keep(self, round: int) -> None:
         """Nothing to remember."""
 
-    def settle(self, best: int, judged: int) -> None:
+    def prune(self, best: int, scored: int) -> None:
         """Nothing to remember."""
 
     def weights(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class NullPassive(NullLearner):
         """As many rows as there are."""
         return self._zeros(min(rows, self._sizes.rows["train"] - start))
 
-    def unpack(self, reply: Any, rows: Rows) -> None:
+    def unpack(self, exchange: Exchange, reply: Any) -> None:
         """Nothing to read."""
 
     def learn_labels(self, message: Labels) -> None:
@@ -151,7 +151,7 @@ class NullActive(NullLearner):
         record: Record | None = None,
     ) -> None:
         super().__init__(me, methods[me], sizes)
-        self._snapshots = methods[me].exchange.shares_labels
+        self._snapshots = methods[me].exchange.sends_snapshots
         self.has_features = self.width > 0
         self._record = record or Record()
         self._captured = -1
@@ -242,7 +242,7 @@ class NullActive(NullLearner):
         """The figures of the test rows."""
         return TEST
 
-    def judge(
+    def score(
         self, models: int, split: Split, pieces: Mapping[str, Mapping[int, Packed]]
     ) -> dict[str, float]:
         """The figures on record."""

@@ -31,7 +31,7 @@ EVALUATION_ROWS = 4096
 class TorchLearner:
     """What both roles share: a bottom model, a trainer, remembered weights, own randomness."""
 
-    foresees = True
+    prefetches = True
 
     def __init__(
         self,
@@ -68,10 +68,10 @@ class TorchLearner:
             }
             return Forward(functional_call(bottom, copies, (x,)), copies)
 
-    def foresee(self, rows: Rows) -> None:
+    def prefetch(self, rows: Rows) -> None:
         """Gather a batch before it is needed."""
         if self._columns is not None:
-            self._columns.foresee(rows)
+            self._columns.prefetch(rows)
 
     @property
     def rate(self) -> float:
@@ -101,10 +101,10 @@ class TorchLearner:
         """Copy the weights."""
         self._kept[round] = self.weights()
 
-    def settle(self, best: int, judged: int) -> None:
+    def prune(self, best: int, scored: int) -> None:
         """Drop the copies that lost."""
         self._best = best
-        self._kept = {r: kept for r, kept in self._kept.items() if r == best or r > judged}
+        self._kept = {r: kept for r, kept in self._kept.items() if r == best or r > scored}
 
     def weights(self) -> Weights:
         """A copy of all parameters and buffers, named `bottom.…` and `top.…`."""
@@ -198,11 +198,12 @@ class TorchPassive(TorchLearner):
         use = Occasion(exchange.round, exchange.rows, self._importance)
         return self._encoder.encode(exchange.forward.embedding, use)
 
-    def unpack(self, reply: Reply, rows: Rows) -> Any:
+    def unpack(self, exchange: Exchange, reply: Reply) -> None:
         """The gradient of a batch."""
         if not isinstance(reply, Gradient):
             raise self._breach(f"a {type(reply).__name__} where a Gradient is due")
-        return self._received(reply.tensor, (len(rows), self.width), self._party.job.active)
+        shape = len(exchange.rows), self.width
+        exchange.gradient = self._received(reply.tensor, shape, self._party.job.active)
 
     def _breach(self, what: str) -> BreachError:
         return BreachError(self._party.job.active, f"{self._party.job.active} sent {what}")
@@ -213,7 +214,7 @@ class TorchPassive(TorchLearner):
 
     def _gradient(self, exchange: Exchange, embedding: torch.Tensor) -> torch.Tensor:
         """The derivative of the loss by the embedding: as it came."""
-        gradient: torch.Tensor = exchange.reply
+        gradient: torch.Tensor = exchange.gradient
         return gradient
 
     def backward(self, exchange: Exchange) -> None:

@@ -10,7 +10,7 @@ from colonnade.data.splits import Split
 from colonnade.job.train import Train
 
 OPEN_MAX = 8
-"""Evaluations that may be asked and not judged, and so the copies of its weights, beside that of
+"""Evaluations that may be asked and not scored, and so the copies of its weights, beside that of
 the best round, that a passive party keeps. In lock-step it is never more than one."""
 
 
@@ -32,7 +32,7 @@ class Schedule:
     rows: Mapping[Split, int] = field(default_factory=dict)
     """How many rows each split has."""
     open_max: int = OPEN_MAX
-    """Evaluations that may be asked and not judged."""
+    """Evaluations that may be asked and not scored."""
 
     @classmethod
     def of(

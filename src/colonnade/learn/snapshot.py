@@ -19,7 +19,7 @@ from colonnade.errors import JobError
 from colonnade.learn.active import TorchActive
 from colonnade.learn.columns import index_of
 from colonnade.learn.contents import Forward, Share, Shared
-from colonnade.learn.learner import Aggregate, Reply, Rows
+from colonnade.learn.learner import Aggregate, Reply
 from colonnade.learn.objective import Objective
 from colonnade.learn.passive import TorchPassive
 from colonnade.learn.received import received
@@ -83,7 +83,7 @@ class SnapshotPassive(TorchPassive):
         self._labels = labels.to(self._device)
         self._sample_weights = weights[0] if weights else None
 
-    def unpack(self, reply: Reply, rows: Rows) -> Shared:
+    def unpack(self, exchange: Exchange, reply: Reply) -> None:
         """The others' embeddings and the top model of a round."""
         if not isinstance(reply, Snapshot):
             raise self._breach(f"a {type(reply).__name__} where a Snapshot is due")
@@ -97,7 +97,7 @@ class SnapshotPassive(TorchPassive):
             )
         sender = self._party.job.active
         embeddings = {
-            name: self._received(packed, (len(rows), self._widths[name]), sender)
+            name: self._received(packed, (len(exchange.rows), self._widths[name]), sender)
             for name, packed in zip(others, reply.embeddings, strict=True)
         }
         parameters = dict(self._top.named_parameters())
@@ -105,11 +105,11 @@ class SnapshotPassive(TorchPassive):
             name: self._received(packed, tuple(parameters[name].shape), sender)
             for name, packed in zip(names, reply.top, strict=True)
         }
-        return Shared(embeddings, top)
+        exchange.others = Shared(embeddings, top)
 
     def _gradient(self, exchange: Exchange, embedding: torch.Tensor) -> torch.Tensor:
         """∂ℓ/∂h at the present h, through the top model of the round's start."""
-        shared: Shared = exchange.reply
+        shared: Shared = exchange.others
         assert self._labels is not None, "the labels come before the first snapshot"
         leaf = embedding.detach().requires_grad_()
         embeddings = shared.embeddings | {self._party.me: leaf}
@@ -192,7 +192,7 @@ class SnapshotActive(TorchActive):
 
     def _share(self, exchange: Exchange, own: Forward | None) -> Share:
         packed = dict(exchange.packed)
-        embeddings = dict(exchange.reply)
+        embeddings = dict(exchange.others)
         if own is not None:
             use = Occasion(exchange.round, exchange.rows, self._importance)
             packed[self._me] = self._own_encoder.encode(own.embedding, use)

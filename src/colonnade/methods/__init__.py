@@ -112,7 +112,7 @@ def composed(method: Method, axes: Mapping[str, Any]) -> Method:
 
 def _senseless(method: Method) -> Iterator[tuple[bool, str]]:
     """Combinations that mean nothing, and what to choose instead."""
-    snapshots = method.exchange.shares_labels
+    snapshots = method.exchange.sends_snapshots
     yield (
         method.weight.weighs and method.local == once(),
         "method.weight weighs stale instances, but there are no local updates to weigh: "

@@ -18,7 +18,7 @@ from colonnade.party.barrier import Rest
 from colonnade.party.evaluation import Evaluations
 from colonnade.party.intake import accept, waiting_for
 from colonnade.party.outcome import Outcome
-from colonnade.party.scoring import ask_test, judge
+from colonnade.party.scoring import ask_test, score
 from colonnade.party.warmup import Uploads, rehearse
 from colonnade.party.world import Work, World
 from colonnade.policies.view import Exchange
@@ -142,7 +142,7 @@ class Active(ActiveWork):
             await self._close_round(view.round - 1)
         over = view.round == view.rounds or self.reason is not None
         if (evaluation := self.evaluations.ready()) is not None:
-            await judge(self, evaluation)
+            await score(self, evaluation)
         elif over and local.finishes and (exchange := local.next(view)) is not None:
             await self._update_locally(exchange)
         elif over and not self.evaluations.pending:
@@ -150,7 +150,7 @@ class Active(ActiveWork):
             if self.reason == "diverged" or not self.evaluations.untested():
                 return True
             await ask_test(self)
-        elif not over and view.round >= self.cuts.next and self.rest.comes():
+        elif not over and view.round >= self.checkpoint_rounds.next and self.rest.comes():
             await self.rest.come()
         elif (
             self.inbox
@@ -184,7 +184,8 @@ class Active(ActiveWork):
         exchange.completes = view.completing
         exchange.packed = {peer: self.inbox.pop((peer, round)) for peer in peers}
         try:
-            exchange.reply = await self.world.compute(partial(learner.gather, exchange), Work.CODEC)
+            gather = partial(learner.gather, exchange)
+            exchange.others = await self.world.compute(gather, Work.CODEC)
         except NotFiniteError as error:
             self._note(math.nan, exchange.completes)
             self.diverge(Fault(f"{error} in round {round + 1}", sender=error.peer))

@@ -45,7 +45,7 @@ class Rest:
     async def heed(self) -> None:
         """Plan a rest for whoever wants to leave; not within a rest, whose state is being cut."""
         program = self._program
-        if program.view.round >= program.cuts.next:
+        if program.view.round >= program.checkpoint_rounds.next:
             return
         if program.world.stopping is not None and not program.asked_to_leave:
             program.asked_to_leave = True
@@ -60,7 +60,7 @@ class Rest:
         in_step = program.method.quorum.in_step
         round = newest + 1 + program.method.window.most if in_step else program.view.round + 1
         if round < program.view.rounds:
-            program.cuts.order(round, leaving)
+            program.checkpoint_rounds.order(round, leaving)
             if in_step:
                 await self._call(Barrier(round, leaving))
 
@@ -84,14 +84,14 @@ class Rest:
     async def come(self) -> None:
         """Do the next thing for the rest: call, wait, or save."""
         program = self._program
-        round = program.cuts.next
+        round = program.checkpoint_rounds.next
         if not program.method.quorum.in_step and not self._called:
             self._called = True
             await self._call(Barrier(round))
         elif self._lacking() or program.evaluations.pending:
             await program.receive()
         else:
-            leaving = program.cuts.passed()
+            leaving = program.checkpoint_rounds.passed()
             if self._called:
                 await self._call(Barrier(round, leaving))
             await program.save(round, self._ledger(), leaving)

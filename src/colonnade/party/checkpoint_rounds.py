@@ -10,16 +10,16 @@ from __future__ import annotations
 NEVER = 1 << 62
 
 
-class Cuts:
+class CheckpointRounds:
     """The rounds to rest at.
 
-    >>> cuts = Cuts(every=10)
-    >>> cuts.order(13, leaving="telco")
-    >>> cuts.next
+    >>> rounds = CheckpointRounds(every=10)
+    >>> rounds.order(13, leaving="telco")
+    >>> rounds.next
     10
-    >>> cuts.passed(), cuts.next
+    >>> rounds.passed(), rounds.next
     ('', 13)
-    >>> cuts.passed(), cuts.next
+    >>> rounds.passed(), rounds.next
     ('telco', 20)
     """
 

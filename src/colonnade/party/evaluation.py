@@ -24,10 +24,10 @@ from colonnade.wire.messages import Evaluate, EvaluationEmbedding, Packed
 
 @dataclass(slots=True)
 class Evaluation:
-    """One evaluation on its way: asked with the reply of a round, judged when all have answered."""
+    """One evaluation on its way: asked with the reply of a round, scored when all have answered."""
 
     round: int
-    """The round that is judged; the number after the last for the test rows, at the end."""
+    """The round that is scored; the number after the last for the test rows, at the end."""
     splits: tuple[Split, ...]
     """The rows that are asked for."""
     is_test: bool = False
@@ -71,7 +71,7 @@ class Evaluations:
         self._tested = False
         self.best = -1
         self.best_value: float | None = None
-        self.judged = -1
+        self.scored = -1
 
     def due(self, round: int) -> bool:
         """Whether a round is followed by an evaluation."""
@@ -101,7 +101,7 @@ class Evaluations:
     def _ask(self, evaluation: Evaluation, answered: Mapping[str, int]) -> dict[str, Evaluate]:
         self._open.append(evaluation)
         return {
-            peer: Evaluate(evaluation.round, last, evaluation.splits, self.best, self.judged)
+            peer: Evaluate(evaluation.round, last, evaluation.splits, self.best, self.scored)
             for peer, last in answered.items()
         }
 
@@ -112,7 +112,7 @@ class Evaluations:
             self._open[-1].bytes_down = ledger.training_bytes("sent")
 
     def capture(self, round: int, copy: Callable[[], Any]) -> None:
-        """The active party's updates on a round are done: keep its models for the judgement."""
+        """The active party's updates on a round are done: keep its models for the score."""
         for evaluation in self._open:
             if evaluation.round == round and not evaluation.captured:
                 evaluation.models = copy()
@@ -147,12 +147,12 @@ class Evaluations:
         return bool(self._open)
 
     def state(self) -> Tree:
-        """What has been judged so far; nobody's answer may be missing."""
+        """What has been scored so far; nobody's answer may be missing."""
         assert not self._open, "not at rest"
         return {
             "best": self.best,
             "best_value": self.best_value,
-            "judged": self.judged,
+            "judged": self.scored,
             "without_gain": self._without_gain,
         }
 
@@ -161,7 +161,7 @@ class Evaluations:
         assert not self._open
         self.best = state["best"]
         self.best_value = state["best_value"]
-        self.judged = state["judged"]
+        self.scored = state["judged"]
         self._without_gain = state["without_gain"]
 
     def missing(self) -> list[str]:
@@ -178,12 +178,12 @@ class Evaluations:
     def close(self, evaluation: Evaluation) -> None:
         """All is known of the oldest evaluation that it was to tell."""
         oldest = self._open.popleft()
-        assert oldest is evaluation, "evaluations are judged in order"
+        assert oldest is evaluation, "evaluations are scored in order"
 
-    def settle(self, evaluation: Evaluation, measured: Mapping[str, float]) -> str | None:
+    def close_scored(self, evaluation: Evaluation, measured: Mapping[str, float]) -> str | None:
         """Close an evaluation; the reason to end the run, if it gives one."""
         self.close(evaluation)
-        self.judged = evaluation.round
+        self.scored = evaluation.round
         value = measured.get(self._metric.name)
         if value is None:
             return "diverged"

@@ -34,12 +34,12 @@ def accept(program: Active, sender: str, message: Message) -> None:
                 f"{sender} sent round {message.round + 1}, and {program.view.answered[sender] + 1} "
                 f"have a reply: the method lets {program.method.window.most} be in flight",
             )
-        if message.round >= program.cuts.next:
+        if message.round >= program.checkpoint_rounds.next:
             program.rest.mark(sender, message)
         program.view.arrived[sender] = message.round
         program.inbox[sender, message.round] = message.tensor
     elif isinstance(message, Status) and program.method.local.reports:
-        if message.round >= program.cuts.next:
+        if message.round >= program.checkpoint_rounds.next:
             program.rest.mark(sender, message)
         most, due = program.method.local.updates_max, program.view.arrived[sender] + 1
         if message.updates > most or message.round != due:
@@ -54,7 +54,7 @@ def accept(program: Active, sender: str, message: Message) -> None:
     elif isinstance(message, EvaluationEmbedding):
         program.evaluations.accept(sender, message)
     elif isinstance(message, Leave) and sender not in program.rest.leaving:
-        if message.round >= program.cuts.next:
+        if message.round >= program.checkpoint_rounds.next:
             program.rest.mark(sender, message)
         program.rest.leaving.append(sender)
     elif isinstance(message, Barrier):

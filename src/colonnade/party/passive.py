@@ -12,7 +12,7 @@ from typing import Any
 
 from colonnade.errors import BreachError, PartyError
 from colonnade.learn.agreement import Agreement
-from colonnade.learn.learner import PassiveLearner
+from colonnade.learn.learner import PassiveLearner, Reply
 from colonnade.party.outcome import REASONS, Outcome
 from colonnade.party.program import Program
 from colonnade.party.questions import Questions
@@ -57,7 +57,8 @@ class Passive(Program):
         self.reports = self.method.local.reports
         self.stashes = self.method.updates_between and not self.method.version.recomputes()
         self.in_flight: dict[int, Exchange] = {}
-        self.replies: deque[Exchange] = deque()
+        self.replies: deque[tuple[Exchange, Reply]] = deque()
+        """Those that are not used yet, oldest first."""
         in_step = self.method.quorum.in_step
         self.questions = Questions(agreement.schedule, self.active, in_step)
         self.reopens = False
@@ -95,9 +96,8 @@ class Passive(Program):
             exchange = self.in_flight.pop(message.round, None)
             if exchange is None:
                 raise self._breach(f"answered round {message.round + 1}, which is not open")
-            exchange.reply = message
             exchange.replied_ns = self.world.now()
-            self.replies.append(exchange)
+            self.replies.append((exchange, message))
             self.view.replies += 1
             self.method.window.on_signal(self.view, message.signal)
         elif isinstance(message, Status) and self.reports:
@@ -110,7 +110,7 @@ class Passive(Program):
         elif isinstance(message, Evaluate):
             newest = self.view.sent - len(self.in_flight) - 1
             self.questions.accept(message, self.in_flight, newest)
-            self.learner.settle(message.best, message.judged)
+            self.learner.prune(message.best, message.scored)
         elif isinstance(message, Finish) and message.reason in REASONS:
             if not self.view.round - 1 <= message.round < self.view.sent:
                 last = message.round + 1
@@ -149,7 +149,7 @@ class Passive(Program):
             await self._use_reply()
         elif self.finish is not None and view.round > self.finish.round:
             return True
-        elif view.round == self.cuts.next < view.rounds and self.finish is None:
+        elif view.round == self.checkpoint_rounds.next < view.rounds and self.finish is None:
             await self._rest()
         elif self.barriers and view.in_flight == 0 and self.finish is None:
             await self._heed(self.barriers.popleft())
@@ -161,8 +161,8 @@ class Passive(Program):
         elif self._fills() and (exchange := self.method.local.next(view)) is not None:
             await self._update_locally(exchange)
         else:
-            if self.learner.foresees and self._goes_on():
-                self.learner.foresee(self.agreement.plan.batch(view.sent))
+            if self.learner.prefetches and self._goes_on():
+                self.learner.prefetch(self.agreement.plan.batch(view.sent))
             received = await self.world.receive(waiting_for=self._waiting_for)
             assert received is not None
             self._accept(received[1])
@@ -175,12 +175,12 @@ class Passive(Program):
 
     def _goes_on(self) -> bool:
         view = self.view
-        on = view.sent < view.rounds and view.sent < self.cuts.next
+        on = view.sent < view.rounds and view.sent < self.checkpoint_rounds.next
         return on and self.finish is None and not self.resting and not self.barriers
 
     def _limit(self) -> int:
         """The batch up to which may be sent: the last one, or the next rest."""
-        return min(self.view.rounds, self.cuts.next)
+        return min(self.view.rounds, self.checkpoint_rounds.next)
 
     def _accept_barrier(self, message: Barrier) -> None:
         if message.leaving == self.world.me and not self.asked_to_leave:
@@ -190,12 +190,12 @@ class Passive(Program):
         elif message.round < max(self.view.sent, self.view.round + 1):
             raise self._breach(f"wants a rest after round {message.round}, which is past")
         else:
-            self.cuts.order(message.round, message.leaving)
+            self.checkpoint_rounds.order(message.round, message.leaving)
 
     async def _rest(self) -> None:
         """Nothing is in flight: save, and go on with a full window."""
-        round = self.cuts.next
-        await self.save(round, self.world.ledger, self.cuts.passed())
+        round = self.checkpoint_rounds.next
+        await self.save(round, self.world.ledger, self.checkpoint_rounds.passed())
         self.reopens = True
 
     async def _heed(self, barrier: Barrier) -> None:
@@ -244,12 +244,11 @@ class Passive(Program):
         if (ahead := self.method.window.refill(view)) > 0:
             for _ in range(min(ahead, self._limit() - view.sent)):
                 await self._send_next()
-        exchange = self.replies.popleft()
+        exchange, reply = self.replies.popleft()
         view.replies -= 1
         if self.method.version.recomputes():
             exchange.forward = await self._forward(exchange)
-        unpack = partial(learner.unpack, exchange.reply, exchange.rows)
-        exchange.reply = await self.world.compute(unpack, Work.CODEC)
+        await self.world.compute(partial(learner.unpack, exchange, reply), Work.CODEC)
         began_ns = self.world.now()
         await self.world.compute(lambda: learner.backward(exchange), Work.BACKWARD)
         now_ns, keep = self.world.now(), self.method.local.keep

@@ -8,7 +8,7 @@ from colonnade.errors import StoppedError
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import Learner
 from colonnade.learn.state import restore_view, view_state
-from colonnade.party.checkpoint_rounds import Cuts
+from colonnade.party.checkpoint_rounds import CheckpointRounds
 from colonnade.party.outcome import Outcome
 from colonnade.party.world import Work, World
 from colonnade.policies.view import Role
@@ -37,7 +37,7 @@ class Program:
         """The rounds whose holding updates are done."""
         every = agreement.job.train.checkpoint_every
         in_step = self.method.quorum.in_step or role is Role.ACTIVE
-        self.cuts = Cuts(every if in_step else None, agreement.start)
+        self.checkpoint_rounds = CheckpointRounds(every if in_step else None, agreement.start)
         self.asked_to_leave = False
 
     def outcome(self, reason: str, fault: Fault | None = None) -> Outcome:
@@ -49,7 +49,7 @@ class Program:
         """What the party has when all is done; the weights of the best round are known."""
 
         def settled() -> Outcome:
-            self.learner.settle(best, judged=self.agreement.rounds)
+            self.learner.prune(best, scored=self.agreement.rounds)
             return self.outcome(reason, fault)
 
         return await self.world.compute(settled, Work.SAVE)

@@ -3,7 +3,7 @@
 What the active party may ask follows from the terms of the job: every round that is due once and
 in order, the rows that the job says, the test rows once, at the end. Anything else is a breach,
 and is not answered. So is a question that would make the party keep more copies of its weights
-than the protocol needs: that of the best round, and those whose judgement is not known yet.
+than the protocol needs: that of the best round, and those whose score is not known yet.
 
 Where all parties go through the same rounds, a question comes before the reply of its round, so
 the party knows of which round it must be. Where rounds are each party's own, it can only check
@@ -22,7 +22,7 @@ from colonnade.wire.messages import Evaluate
 
 
 class Questions:
-    """What was asked, and what the party has heard of the judgements.
+    """What was asked, and what the party has heard of the scores.
 
     >>> book = Questions(Schedule(2, 1, rows={"validation": 1, "test": 1}), "bank", in_step=True)
     >>> book.accept(Evaluate(0, 0, ("validation",), -1, -1), in_flight=[0], newest=-1)
@@ -40,8 +40,8 @@ class Questions:
         self._last = -1
         """The last round that was asked for."""
         self._open: list[int] = []
-        """The rounds asked for whose judgement is not known yet."""
-        self._judged = -1
+        """The rounds asked for whose score is not known yet."""
+        self._scored = -1
         self._best = -1
         self._tested = False
 
@@ -74,29 +74,29 @@ class Questions:
         self._heed(question)
         if test:
             if self._open or self._best < 0:
-                raise self._breach("asked for the test rows before all was judged")
+                raise self._breach("asked for the test rows before all was scored")
             self._tested = True
         else:
             if len(self._open) >= self._schedule.open_max:
                 raise self._breach(
-                    f"asked for {len(self._open) + 1} evaluations without judging any of them"
+                    f"asked for {len(self._open) + 1} evaluations without scoring any of them"
                 )
             self._last = round
             self._open.append(round)
         self.waiting.append(question)
 
     def _heed(self, question: Evaluate) -> None:
-        """What was judged since, and which is the best now."""
-        judged = question.judged
-        if judged != self._judged and judged not in self._open:
-            raise self._breach(f"judged round {judged + 1}, which it had not asked for")
-        self._choose(question.best, judged)
-        self._judged = judged
-        self._open = [round for round in self._open if round > judged]
+        """What was scored since, and which is the best now."""
+        scored = question.scored
+        if scored != self._scored and scored not in self._open:
+            raise self._breach(f"scored round {scored + 1}, which it had not asked for")
+        self._choose(question.best, scored)
+        self._scored = scored
+        self._open = [round for round in self._open if round > scored]
 
-    def _choose(self, best: int, judged: int) -> None:
-        if best != self._best and not (best in self._open and best <= judged):
-            raise self._breach(f"calls round {best + 1} the best, which was not judged just now")
+    def _choose(self, best: int, scored: int) -> None:
+        if best != self._best and not (best in self._open and best <= scored):
+            raise self._breach(f"calls round {best + 1} the best, which was not scored just now")
         self._best = best
 
     def finish(self, best: int) -> None:
@@ -112,7 +112,7 @@ class Questions:
         return {
             "last": self._last,
             "open": list(self._open),
-            "judged": self._judged,
+            "judged": self._scored,
             "best": self._best,
             "tested": self._tested,
         }
@@ -120,5 +120,5 @@ class Questions:
     def restore(self, state: Tree) -> None:
         """Go on from there: what was asked after it is asked again."""
         self._last, self._open = state["last"], list(state["open"])
-        self._judged, self._best = state["judged"], state["best"]
+        self._scored, self._best = state["judged"], state["best"]
         self._tested = state["tested"]

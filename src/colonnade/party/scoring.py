@@ -1,4 +1,4 @@
-"""How the active party judges a round, and at the end looks at the test rows."""
+"""How the active party scores a round, and at the end looks at the test rows."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ async def ask_test(program: Active) -> None:
             await program.world.send(peer, question)
 
 
-async def judge(program: Active, evaluation: Evaluation) -> None:
+async def score(program: Active, evaluation: Evaluation) -> None:
     """All answers to an evaluation are here: measure, and perhaps end the run."""
     world, measured = program.world, dict[str, float]()
     with program.world.off_clock():
         for split, pieces in evaluation.pieces.items():
-            measure = partial(program.learner.judge, evaluation.models, split, pieces)
+            measure = partial(program.learner.score, evaluation.models, split, pieces)
             measured |= await program.world.compute(measure, Work.EVALUATE)
     if evaluation.is_test:
         program.evaluations.close(evaluation)
         program.tell(Tested(world.me, world.now(), program.evaluations.best, measured))
         return
-    reason = program.evaluations.settle(evaluation, measured)
-    program.learner.settle(program.evaluations.best, program.evaluations.judged)
+    reason = program.evaluations.close_scored(evaluation, measured)
+    program.learner.prune(program.evaluations.best, program.evaluations.scored)
     is_best = program.evaluations.best == evaluation.round
     scored = Evaluated(
         world.me,

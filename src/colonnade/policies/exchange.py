@@ -10,8 +10,9 @@ class ExchangePolicy(Protocol):
     """Says what the active party sends down."""
 
     @property
-    def shares_labels(self) -> bool:
-        """Whether passive parties need the labels to use what they get."""
+    def sends_snapshots(self) -> bool:
+        """Whether a passive party gets what it needs to compute the loss by itself (the others'
+        embeddings, the top model and, once, the labels) and not the gradient."""
         ...
 
 
@@ -19,14 +20,14 @@ class ExchangePolicy(Protocol):
 class Gradients:
     """The gradient of the loss with respect to the party's own embedding."""
 
-    shares_labels = False
+    sends_snapshots = False
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """Everybody's embeddings and the top model; the party computes the loss by itself."""
 
-    shares_labels = True
+    sends_snapshots = True
 
 
 def snapshot() -> Snapshot:

@@ -34,8 +34,11 @@ class Exchange:
     """The rows of the batch."""
     forward: Any = None
     """The party's own forward pass that made its embedding, for the fresh update."""
-    reply: Any = None
-    """What others contributed: a gradient at a passive party, their embeddings at the active."""
+    gradient: Any = None
+    """At a passive party: the gradient of the loss by its embedding, where it is given that."""
+    others: Any = None
+    """What the other parties contributed: at the active party their embeddings; at a passive one
+    that is given a snapshot, their embeddings and the top model."""
     answer: Any = None
     """At the active party: the derivatives it replied with."""
     packed: Any = None

@@ -20,7 +20,7 @@ import msgspec
 
 from colonnade.record.tree import StateError, Tree, decode, encode
 
-FORMAT = 2
+FORMAT = 3
 
 _MAGIC = b"COLONNA\n"
 _LENGTHS = struct.Struct("<IQQ")
@@ -45,7 +45,7 @@ def pack(header: Header, tree: Tree) -> list[bytes]:
     """A checkpoint in pieces, to be written one after the other.
 
     >>> unpack(b"".join(pack(Header(FORMAT, "d1", "bank", 80), {"round": 80})))
-    (Header(format=2, digest='d1', party='bank', round=80, run='', attempt=''), {'round': 80})
+    (Header(format=3, digest='d1', party='bank', round=80, run='', attempt=''), {'round': 80})
     """
     from safetensors.torch import save
 

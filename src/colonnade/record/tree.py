@@ -52,7 +52,7 @@ register(
     Exchange,
     round=int,
     rows=np.ndarray,
-    **dict.fromkeys(("forward", "reply", "answer", "packed"), object),
+    **dict.fromkeys(("forward", "gradient", "others", "answer", "packed"), object),
     replied_ns=int,
     forward_ns=int,
     completes=int | None,

@@ -65,7 +65,7 @@ def simulate_clock(
     agreement = Agreement.of(msgspec.structs.replace(job, train=train), counts, widths)
     present = {name: width for name, width in widths.items() if width}
     top: list[tuple[int, ...]] = []
-    if agreement.method.exchange.shares_labels:
+    if agreement.method.exchange.sends_snapshots:
         parameters = build_top(job.top, present, outputs).parameters()
         top = [tuple(parameter.shape) for parameter in parameters]
     dtype = DTYPES[train.dtype]

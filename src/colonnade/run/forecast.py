@@ -236,7 +236,7 @@ class _Scene:
         job, objective, labels = agreement.job, assumed_objective(self.me), self.me.data.labels
         present = {name: width for name, width in self.widths.items() if width}
         top: list[tuple[int, ...]] = []
-        if agreement.method.exchange.shares_labels and job.top.kind not in ("agg", "dot"):
+        if agreement.method.exchange.sends_snapshots and job.top.kind not in ("agg", "dot"):
             parameters = build_top(job.top, present, objective.outputs).parameters()
             top = [tuple(parameter.shape) for parameter in parameters]
         dtype = DTYPES[job.train.dtype]
@@ -254,7 +254,7 @@ class _Scene:
     def sample(self, whole: Agreement) -> int | None:
         """How many rounds to work out the job from; None where it is short enough to be run."""
         passives, across = len(self.job.passives), sum(self.widths.values())
-        copies = passives if whole.method.exchange.shares_labels else 2
+        copies = passives if whole.method.exchange.sends_snapshots else 2
         packs = any("compress" in own.composition() for own in whole.methods.values())
         component_ns = PACKED_NS if packs else PLAIN_NS
         components = copies * across * whole.plan.batch_size

@@ -38,12 +38,12 @@ def check_names(
     method = methods.build(job.method)
     for name in chosen:
         own_method(method, job, name)
-    if method.exchange.shares_labels and job.train.labels == "private":
+    if method.exchange.sends_snapshots and job.train.labels == "private":
         raise JobError(
             f"{method_name(job)} shows the labels to passive parties and train.labels is "
             "'private': choose exchange=gradients, or set train.labels = 'shared'"
         )
-    needs_top = job.active in chosen or method.exchange.shares_labels
+    needs_top = job.active in chosen or method.exchange.sends_snapshots
     if job.top.kind == "module" and needs_top and "top" not in made:
         find_top(job.top)
     for name in chosen:

@@ -240,15 +240,15 @@ class Evaluate(Message, frozen=True):
     KIND = 4
     PURPOSE = "evaluation"
     round: int
-    """The round of the job that is judged; for the test rows, the number after the last."""
+    """The round of the job that is scored; for the test rows, the number after the last."""
     after: int
     """Answer when every update on this round of yours is done, and before any later one."""
     splits: tuple[Literal["train", "validation", "test"], ...]
     """Which rows are wanted: those of the job; at the end the test rows, by the best weights."""
     best: int
-    """The best round among those judged so far, whose weights are to be kept; -1 for none."""
-    judged: int
-    """The last round that was judged: of the weights kept up to it only the best still count."""
+    """The best round among those scored so far, whose weights are to be kept; -1 for none."""
+    scored: int
+    """The last round that was scored: of the weights kept up to it only the best still count."""
 
 
 class EvaluationEmbedding(TensorMessage, frozen=True):
@@ -274,7 +274,7 @@ class Finish(Control, frozen=True):
     """The last round that gets a reply: use it, and forget what was sent beyond it. In the answer
     the last round that was sent."""
     best: int
-    """The round whose weights are the result; -1 when nothing was judged."""
+    """The round whose weights are the result; -1 when nothing was scored."""
     reason: str
     """Why the job ended: `end`, `target`, `patience` or `diverged`."""
     fault: Fault | None = None
