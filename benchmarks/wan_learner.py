@@ -20,7 +20,7 @@ from colonnade.job.policy import Policy
 from colonnade.net.runner import Address
 from colonnade.party.active import Active
 from colonnade.party.passive import Passive
-from colonnade.party.session import Seat
+from colonnade.party.training import Training
 from colonnade.record.party_folder import PartyFolder
 from colonnade.run.join import Participation
 from colonnade.run.setup import participant
@@ -36,9 +36,9 @@ class Keeper(Participation):
         self.closed_ns: dict[int, int] = {}
         """By round, by the clock of the day; 0 is when the party's program was ready."""
 
-    def take_seat(self) -> Seat:
-        seat = super().take_seat()
-        build = seat.build
+    def program(self) -> Training:
+        training = super().program()
+        build = training.build
 
         def building(world: Any, welcome: Any) -> Active | Passive:
             program = build(world, welcome)
@@ -55,8 +55,8 @@ class Keeper(Participation):
             self.closed_ns[0] = time.time_ns()
             return program
 
-        seat.build = building
-        return seat
+        training.build = building
+        return training
 
 
 def main() -> None:

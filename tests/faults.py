@@ -11,15 +11,16 @@ from colonnade.job.records import Job, Link, Network, Party, Train
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import Record
 from colonnade.party.outcome import Outcome
-from colonnade.party.session import Seat, attend
+from colonnade.party.training import Training
 from colonnade.party.world import Over
 from colonnade.record.history import History
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
-from colonnade.run.clock import null_seats
+from colonnade.run.clock import null_trainings
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Deliver, Drop, Envelope, Pass, Repeat, Verdict
 from colonnade.testing.lossy import LossyWorld
+from colonnade.testing.parties import run_program
 from colonnade.testing.stores import MemoryStore
 
 ROWS = {"train": 20, "validation": 0, "test": 4}
@@ -87,7 +88,7 @@ class Played:
 
     job: Job
     rounds: int
-    seats: dict[str, Seat]
+    trainings: dict[str, Training]
     simulator: Simulator
     history: History
     stores: dict[str, MemoryStore]
@@ -134,24 +135,24 @@ def play(seed: int) -> Played:
     stores = {name: MemoryStore() for name in parties}
     measured = Record([0.5] * 999, [{"test_loss": 0.5, "accuracy": 0.5}] * 99)
 
-    def seated() -> dict[str, Seat]:
-        return null_seats(agreement, sizes, METRICS["accuracy"], measured, stores)
+    def trained() -> dict[str, Training]:
+        return null_trainings(agreement, sizes, METRICS["accuracy"], measured, stores)
 
     plan = draw_plan(seed, parties)
     simulator = Simulator(job, [plan.rule], LossyWorld, until_ns=300_000 * MS)
-    seats = seated()
+    trainings = trained()
     last: dict[str, Outcome] = {}
     settled: set[str] = set()
-    for seat in seats.values():
-        _keep(seat, last, settled)
+    for training in trainings.values():
+        _keep(simulator, training, last, settled)
 
     def begin(name: str) -> None:
         if name in settled:
             simulator.gone()
             return
-        seats[name] = seated()[name]
-        _keep(seats[name], last, settled)
-        simulator.restart(name, _attend(simulator, seats[name], last))
+        trainings[name] = trained()[name]
+        _keep(simulator, trainings[name], last, settled)
+        simulator.restart(name, _session(simulator, trainings[name], last))
 
     def crash(name: str, down_ns: int) -> None:
         if simulator.crash(name):
@@ -159,24 +160,28 @@ def play(seed: int) -> Played:
 
     for at_ns, name, down_ns in plan.crashes:
         simulator.call_at(at_ns, lambda n=name, d=down_ns: crash(n, d))
-    simulator.run({name: _attend(simulator, seat, last) for name, seat in seats.items()})
-    return Played(job, agreement.rounds, seats, simulator, last[job.active].history, stores)
+    simulator.run(
+        {name: _session(simulator, training, last) for name, training in trainings.items()}
+    )
+    return Played(job, agreement.rounds, trainings, simulator, last[job.active].history, stores)
 
 
-def _keep(seat: Seat, last: dict[str, Outcome], settled: set[str]) -> None:
+def _keep(
+    simulator: Simulator, training: Training, last: dict[str, Outcome], settled: set[str]
+) -> None:
     """What a party would keep in its files."""
-    seat.settled = lambda: settled.add(seat.hello.party)
-    seat.conclude = lambda outcome: last.__setitem__(seat.hello.party, outcome)
+    simulator.worlds[training.hello.party].settled = lambda: settled.add(training.hello.party)
+    training.keep = lambda outcome: last.__setitem__(training.hello.party, outcome)
 
 
-def _attend(
-    simulator: Simulator, seat: Seat, last: dict[str, Outcome]
+def _session(
+    simulator: Simulator, training: Training, last: dict[str, Outcome]
 ) -> Coroutine[object, object, Outcome]:
     async def whole() -> Outcome:
         try:
-            return await attend(simulator.worlds[seat.hello.party], seat)
+            return await run_program(simulator.worlds[training.hello.party], training)
         except Over:
-            return last[seat.hello.party]
+            return last[training.hello.party]
 
     return whole()
 
@@ -185,10 +190,10 @@ def check(played: Played) -> None:
     """Every batch once and in order at everybody, and the same counts at both ends."""
     job, active = played.job, played.job.active
     in_step = job.method["name"] != "vafl"
-    for name, seat in played.seats.items():
-        if seat.program is None:
+    for name, training in played.trainings.items():
+        if training.loop is None:
             continue  # it came back after the end, and its result was kept before
-        learner = seat.program.learner
+        learner = training.loop.learner
         if in_step:
             assert learner.applied == list(range(played.rounds)), (name, learner.applied)
         elif name != active:
@@ -198,7 +203,7 @@ def check(played: Played) -> None:
     if in_step:
         mine = played.worlds[active].ledger.entries()
         for peer in job.passives:
-            if played.seats[peer].program is None:
+            if played.trainings[peer].loop is None:
                 continue
             ours = {(e["direction"], e["kind"]): e["messages"] for e in mine if e["peer"] == peer}
             other = {"sent": "received", "received": "sent"}
@@ -214,6 +219,6 @@ if __name__ == "__main__":
         result = play(int(argument))
         check(result)
         print(
-            f"seed {argument}: {result.job.method['name']}, {len(result.seats)} parties, "
+            f"seed {argument}: {result.job.method['name']}, {len(result.trainings)} parties, "
             f"{result.rounds} rounds, {result.restarts} restarts, {result.regroups} regroups: well"
         )

@@ -157,7 +157,7 @@ async def _whole(count: int, seed: int, found: Found) -> None:
     with tempfile.TemporaryDirectory() as name:
         async with scene(case, ("x",), Emulation(latency_ns=3 * 10**6)) as s:
             folder = Path(name)
-            (folder / "hello.json").write_bytes(msgspec.json.encode(s.seat("p2").hello))
+            (folder / "hello.json").write_bytes(msgspec.json.encode(s.training("p2").hello))
             for party, own in s.known.items():
                 store(folder / party, own.certificate, own.key, own.authority)
             attack = await Attack.start(folder, seed, found)
@@ -176,7 +176,7 @@ async def _door(s: Scene, attack: Attack, count: int, found: Found) -> None:
     await send("absent", ("party",), count * SHARES["absent"], fixed)
     right = await _start(s, "p2")
     await s.until(lambda: right.world.agreed)
-    program = active.seat.program
+    program = active.training.loop
     left = await send(
         "training",
         ("stranger", "stranger", "stranger", "party"),
@@ -197,9 +197,9 @@ async def _door(s: Scene, attack: Attack, count: int, found: Found) -> None:
 
 
 async def _start(s: Scene, name: str) -> Taker:
-    seat = s.seat(name)
-    seat.restarts = 10**9
-    taker = await s.start(name, seat)
+    training = s.training(name)
+    training.restarts = 10**9
+    taker = await s.start(name, training)
     taker.report.events = deque(maxlen=50)  # type: ignore[assignment]
     return taker
 
@@ -240,9 +240,9 @@ async def _clients(s: Scene, attack: Attack, count: int, found: Found) -> None:
     try:
         while found.read["client"] < goal and idle < 50:
             before = found.read["client"]
-            seat = s.seat("p0")
-            seat.store = None
-            victim = Taker(s, "p0", seat, None, s.job)
+            training = s.training("p0")
+            training.store = None
+            victim = Taker(s, "p0", training, None, s.job)
             victim.go(Client(victim.world, s.known["p0"], address))
             await asyncio.wait([victim.task], timeout=1)
             if victim.task.done():

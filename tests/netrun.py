@@ -17,8 +17,9 @@ from colonnade.net.link import Emulation
 from colonnade.net.runner import run_party
 from colonnade.net.server import Server
 from colonnade.net.world import NetworkWorld
-from colonnade.party.session import Seat, attend
+from colonnade.party.training import Training
 from colonnade.record.events import Evaluated, Event, Subscriber, Tested, Waiting
+from colonnade.testing.parties import run_program
 from colonnade.tls.authority import create_authority, issue
 from colonnade.tls.identity import Identity, load_identity
 from tests import loop
@@ -100,9 +101,12 @@ def run_programs(
     return loop.run(whole())
 
 
-def run_seats(
-    job: Job, seats: dict[str, Seat], subscribers: Sequence[Subscriber] = ()
+def run_trainings(
+    job: Job, trainings: dict[str, Training], subscribers: Sequence[Subscriber] = ()
 ) -> tuple[dict[str, Any], dict[str, NetworkWorld]]:
     """Run whole parties; their outcomes, and their worlds."""
-    programs = {name: (lambda world, s=seat: attend(world, s)) for name, seat in seats.items()}
+    programs = {
+        name: (lambda world, s=training: run_program(world, s))
+        for name, training in trainings.items()
+    }
     return run_programs(job, programs, subscribers=subscribers)

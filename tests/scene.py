@@ -25,8 +25,9 @@ from colonnade.net.runner import run_party
 from colonnade.net.server import METHOD, SERVICE, Server
 from colonnade.net.session import Segment
 from colonnade.net.world import NetworkWorld
-from colonnade.party.session import Seat, attend
-from colonnade.run.setup import prepare, seat
+from colonnade.party.training import Training
+from colonnade.run.setup import prepare
+from colonnade.testing.parties import run_program
 from colonnade.testing.stores import MemoryStore
 from colonnade.tls.identity import Identity
 from tests import loop
@@ -40,8 +41,10 @@ _numbers = itertools.count(1000)
 class Taker:
     """One start of one party: its world, what it was told, and how it ends."""
 
-    def __init__(self, scene: Scene, name: str, seat: Seat, policy: Policy, job: Job) -> None:
-        self.name, self.seat = name, seat
+    def __init__(
+        self, scene: Scene, name: str, training: Training, policy: Policy, job: Job
+    ) -> None:
+        self.name, self.training = name, training
         self.report = Quiet()
         self.world = NetworkWorld(
             job,
@@ -56,7 +59,7 @@ class Taker:
 
     def go(self, endpoint: Any) -> Taker:
         self.task = asyncio.ensure_future(
-            run_party(self.world, endpoint, attend(self.world, self.seat))
+            run_party(self.world, endpoint, run_program(self.world, self.training))
         )
         return self
 
@@ -96,21 +99,21 @@ class Scene:
         self.address = ""
         self.stores = {name: MemoryStore() for name in case.job.parties}
 
-    def seat(self, name: str, job: Job | None = None) -> Seat:
+    def training(self, name: str, job: Job | None = None) -> Training:
         parties = prepare(job or self.job, self.case.data, self.case.modules)
-        return seat(parties[name], self.stores[name])
+        return Training.of(parties[name], self.stores[name])
 
     async def start(
         self,
         name: str,
-        seat: Seat | None = None,
+        training: Training | None = None,
         policy: Policy | None = None,
         job: Job | None = None,
         identity: Identity | None = None,
     ) -> Taker:
         """A process of a party begins."""
         job = job or self.job
-        taker = Taker(self, name, seat or self.seat(name, job), policy or Policy(), job)
+        taker = Taker(self, name, training or self.training(name, job), policy or Policy(), job)
         self.takers.append(taker)
         identity = identity or self.known[name]
         if taker.world.leads:

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from colonnade import simulate
+from colonnade.party.training import Training
 from colonnade.record import events
 from colonnade.record.events import Evaluated, Event, RoundDone
-from colonnade.run.setup import prepare, seat
-from tests.netrun import run_seats
+from colonnade.run.setup import prepare
+from tests.netrun import run_trainings
 from tests.small import small
 
 ROUNDS = 6
@@ -52,8 +53,8 @@ def test_both_worlds_tell_the_same(method):
 
     def over_network(subscriber):
         parties = prepare(case.job, case.data, case.modules)
-        seats = {name: seat(party) for name, party in parties.items()}
-        run_seats(case.job, seats, [subscriber])
+        trainings = {name: Training.of(party) for name, party in parties.items()}
+        run_trainings(case.job, trainings, [subscriber])
 
     simulated, first = told(in_simulator)
     networked, second = told(over_network)

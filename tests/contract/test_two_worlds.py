@@ -6,10 +6,11 @@ from __future__ import annotations
 import pytest
 
 from colonnade import methods, simulate
-from colonnade.run.setup import prepare, seat
+from colonnade.party.training import Training
+from colonnade.run.setup import prepare
 from colonnade.testing.parties import Played, play, played
 from colonnade.testing.stores import MemoryStore
-from tests.netrun import run_seats
+from tests.netrun import run_trainings
 from tests.small import small, with_network
 
 OPTIONS = {
@@ -25,8 +26,8 @@ LOCKSTEP = {name: table for name, table in LOCKSTEP.items() if not methods.build
 
 def networked(case):
     parties = prepare(case.job, case.data, case.modules)
-    seats = {name: seat(party, MemoryStore()) for name, party in parties.items()}
-    outcomes, worlds = run_seats(case.job, seats)
+    trainings = {name: Training.of(party, MemoryStore()) for name, party in parties.items()}
+    outcomes, worlds = run_trainings(case.job, trainings)
     return played(case, outcomes, {name: world.ledger for name, world in worlds.items()})
 
 

@@ -138,16 +138,16 @@ def with_timeouts(made, **timeouts):
 def test_a_party_that_lives_and_sends_nothing_is_the_one_that_is_named():
     async def whole():
         async with scene(with_timeouts(case(), stall="2s")) as s:
-            go_on, seat = threading.Event(), s.seat("p2")
-            build = seat.build
+            go_on, training = threading.Event(), s.training("p2")
+            build = training.build
 
             def built(world, welcome):
                 program = build(world, welcome)
                 program.learner.forward = lambda *_: go_on.wait()
                 return program
 
-            seat.build = built
-            parties = [await s.start("p1"), await s.start("p0"), await s.start("p2", seat)]
+            training.build = built
+            parties = [await s.start("p1"), await s.start("p0"), await s.start("p2", training)]
             try:
                 active, other = [await party.end() for party in parties[:2]]
             finally:

@@ -17,9 +17,9 @@ from tests import loop
 from tests.scene import case, play, scene
 
 
-def spoil(seat, at, how):
-    """Let a seat's learner send something else in one round."""
-    build = seat.build
+def spoil(training, at, how):
+    """Let a training's learner send something else in one round."""
+    build = training.build
 
     def built(world, welcome):
         program = build(world, welcome)
@@ -29,8 +29,8 @@ def spoil(seat, at, how):
         )
         return program
 
-    seat.build = built
-    return seat
+    training.build = built
+    return training
 
 
 def tensor(*shape, dtype=torch.float64, value=0.0):
@@ -53,7 +53,7 @@ def unreadable(exchange):
 )
 def test_an_embedding_of_another_form_in_the_midst_of_a_job(how, said):
     async def run(s, active):
-        error = await (await s.start("p2", spoil(s.seat("p2"), 7, how))).end()
+        error = await (await s.start("p2", spoil(s.training("p2"), 7, how))).end()
         assert isinstance(error, PartyError) and error.exit_code == 1
         assert "p1 refused: " in str(error) and said in str(error)
         assert active.said("refused p2: p2 sent") and active.world.detector.refusals == {"p2": 1}
@@ -65,7 +65,7 @@ def test_an_embedding_of_another_form_in_the_midst_of_a_job(how, said):
 def test_an_embedding_that_is_not_finite_ends_the_job_with_its_senders_name(value):
     async def whole():
         async with scene(case()) as s:
-            bad = spoil(s.seat("p2"), 3, tensor(8, 4, value=value))
+            bad = spoil(s.training("p2"), 3, tensor(8, 4, value=value))
             parties = [await s.start("p1"), await s.start("p0"), await s.start("p2", bad)]
             for party in parties:
                 outcome = await party.end()
@@ -79,8 +79,8 @@ def test_an_embedding_that_is_not_finite_ends_the_job_with_its_senders_name(valu
 def test_a_gradient_that_is_not_finite_ends_the_job_with_the_active_partys_name():
     async def whole():
         async with scene(case()) as s:
-            seat = s.seat("p1")
-            build = seat.build
+            training = s.training("p1")
+            build = training.build
 
             def built(world, welcome):
                 program = build(world, welcome)
@@ -95,8 +95,8 @@ def test_a_gradient_that_is_not_finite_ends_the_job_with_the_active_partys_name(
                 program.learner.reply = spoilt
                 return program
 
-            seat.build = built
-            parties = [await s.start("p1", seat), await s.start("p0"), await s.start("p2")]
+            training.build = built
+            parties = [await s.start("p1", training), await s.start("p0"), await s.start("p2")]
             for party in parties:
                 error = await party.end()
                 assert isinstance(error, PartyError) and error.exit_code == 1

@@ -6,13 +6,14 @@ import pytest
 
 from colonnade import methods
 from colonnade.cli.options import read_job
-from colonnade.job.kinds import CONTROL
 from colonnade.job.party_file import own_job
 from colonnade.job.policy import Policy
+from colonnade.party.training import Training
 from colonnade.run.ceiling import ceiling
 from colonnade.run.forecast import forecast
-from colonnade.run.setup import participant, seat
-from tests.netrun import run_seats
+from colonnade.run.setup import participant
+from colonnade.wire.messages import CONTROL
+from tests.netrun import run_trainings
 
 SETS = [
     "train.rounds=7",
@@ -36,8 +37,8 @@ def run(job):
     """Take part with every party, each knowing only its own; the parties, and what crossed."""
     policy = Policy(shares_labels=True)
     parties = {name: participant(own_job(job, name, None), name, policy) for name in job.parties}
-    seats = {name: seat(party) for name, party in parties.items()}
-    _, worlds = run_seats(job, seats)
+    trainings = {name: Training.of(party) for name, party in parties.items()}
+    _, worlds = run_trainings(job, trainings)
     return parties, {name: world.ledger.entries() for name, world in worlds.items()}
 
 

@@ -20,9 +20,9 @@ from tests.small import small
 TRAIN = {"rounds": 12, "evaluate_every": "3 rounds", "validation": 0.25}
 
 
-def deviating(seat, ask):
+def deviating(training, ask):
     """The active party with other questions for p2: `ask` makes them of the one that is due."""
-    build = seat.build
+    build = training.build
 
     def built(world, welcome):
         program = build(world, welcome)
@@ -38,13 +38,13 @@ def deviating(seat, ask):
         world.send = other
         return program
 
-    seat.build = built
-    return seat
+    training.build = built
+    return training
 
 
-async def attacked(s, seat):
+async def attacked(s, training):
     """Let all take part; p2, and the error that ended each."""
-    parties = [await s.start("p1", seat), await s.start("p0"), await s.start("p2")]
+    parties = [await s.start("p1", training), await s.start("p0"), await s.start("p2")]
     errors = [await party.end() for party in parties]
     assert all(isinstance(error, PartyError) for error in errors), errors
     return parties[2], str(errors[2])
@@ -105,14 +105,14 @@ def test_a_question_off_the_schedule_is_a_breach_and_is_not_answered(name):
 
     async def whole():
         async with scene(case) as s:
-            honest, error = await attacked(s, deviating(s.seat("p1"), ask))
+            honest, error = await attacked(s, deviating(s.training("p1"), ask))
             assert f"p1 {said}" in error
             assert honest.world.detector.refusals == {"p1": 1}
             sent = {e["kind"]: e for e in honest.world.ledger.entries() if e["direction"] == "sent"}
             for entry in allowed:
                 if entry["direction"] == "sent" and entry["kind"] in sent:
                     assert sent[entry["kind"]]["bytes"] <= entry["bytes"]
-            assert len(honest.seat.program.learner._kept) <= 2
+            assert len(honest.training.loop.learner._kept) <= 2
 
     loop.run(whole())
 
@@ -123,10 +123,10 @@ def test_questions_without_judgements_do_not_make_a_party_keep_weights():
 
     async def whole():
         async with scene(case) as s:
-            seat = deviating(s.seat("p1"), changed(scored=-1, best=-1))
-            honest, error = await attacked(s, seat)
+            training = deviating(s.training("p1"), changed(scored=-1, best=-1))
+            honest, error = await attacked(s, training)
             assert "p1 asked for 9 evaluations without scoring any of them" in error
-            assert len(honest.seat.program.learner._kept) <= 8
+            assert len(honest.training.loop.learner._kept) <= 8
 
     loop.run(whole())
 
@@ -136,8 +136,8 @@ def test_weights_that_nobody_judged_are_no_result():
 
     async def whole():
         async with scene(case) as s:
-            seat = s.seat("p1")
-            build = seat.build
+            training = s.training("p1")
+            build = training.build
 
             def built(world, welcome):
                 program = build(world, welcome)
@@ -151,16 +151,16 @@ def test_weights_that_nobody_judged_are_no_result():
                 program.evaluations.close = forget
                 return program
 
-            seat.build = built
-            _, error = await attacked(s, seat)
+            training.build = built
+            _, error = await attacked(s, training)
             assert "p1 calls round 8 the best, which was not scored just now" in error
 
     loop.run(whole())
 
 
-def stopping(seat, round, stuck):
+def stopping(training, round, stuck):
     """A passive party that gets no further than a round."""
-    build = seat.build
+    build = training.build
 
     def built(world, welcome):
         program = build(world, welcome)
@@ -175,8 +175,8 @@ def stopping(seat, round, stuck):
         program._send_next = stop
         return program
 
-    seat.build = built
-    return seat
+    training.build = built
+    return training
 
 
 def test_a_party_that_comes_back_is_asked_again_only_after_its_checkpoint():
@@ -187,7 +187,7 @@ def test_a_party_that_comes_back_is_asked_again_only_after_its_checkpoint():
         async with scene(case) as s:
             parties = {name: await s.start(name) for name in ("p1", "p0")}
             stuck = asyncio.Event()
-            parties["p2"] = await s.start("p2", stopping(s.seat("p2"), 9, stuck))
+            parties["p2"] = await s.start("p2", stopping(s.training("p2"), 9, stuck))
             await asyncio.wait_for(stuck.wait(), 60)
             await parties["p2"].crash()
             parties["p2"] = await s.start("p2")

@@ -13,7 +13,6 @@ from colonnade.compress import plain
 from colonnade.errors import RefusedError
 from colonnade.job.policy import Policy
 from colonnade.job.records import Limits
-from colonnade.run.extents import widest
 from colonnade.run.setup import prepare
 from colonnade.wire.messages import Finish, Status
 from tests import loop
@@ -24,9 +23,9 @@ from tests.small import small
 LABELS = Policy(shares_labels=True)
 
 
-def overheard(seat, change):
-    """A seat whose program sends something else in the place of some messages."""
-    build = seat.build
+def overheard(training, change):
+    """A training whose program sends something else in the place of some messages."""
+    build = training.build
 
     def built(world, welcome):
         send = world.send
@@ -37,8 +36,8 @@ def overheard(seat, change):
         world.send = changed
         return build(world, welcome)
 
-    seat.build = built
-    return seat
+    training.build = built
+    return training
 
 
 def test_a_width_that_would_fill_the_memory_is_refused_with_its_partys_name():
@@ -47,10 +46,10 @@ def test_a_width_that_would_fill_the_memory_is_refused_with_its_partys_name():
 
     async def whole():
         async with scene(c) as s:
-            active, seat = await s.start("p1"), s.seat("p2")
+            active, training = await s.start("p1"), s.training("p2")
             await s.start("p0")
-            seat.hello = msgspec.structs.replace(seat.hello, width=1 << 20)
-            error = await (await s.start("p2", seat)).end()
+            training.hello = msgspec.structs.replace(training.hello, width=1 << 20)
+            error = await (await s.start("p2", training)).end()
             assert isinstance(error, RefusedError)
             assert "the embedding of p2 is 1048576 wide, and p1 takes 1 to" in str(error)
             assert active.said("refused p2: the embedding of p2 is 1048576 wide")
@@ -63,7 +62,7 @@ def test_a_table_of_all_rows_must_fit_its_limit():
     job = msgspec.structs.replace(c.job, limits=Limits(table_bytes=64 * 8 * 100))
     agreed = prepare(job, c.data, c.modules)["p1"].agreement()
     rows = agreed.plan.rows
-    assert widest(job, agreed.method, rows, agreed.rows["test"]) == 64 * 100 // rows
+    assert agreed.width_max == 64 * 100 // rows
 
 
 @pytest.mark.parametrize("guilty", ["p2", "p1"])
@@ -77,9 +76,9 @@ def test_a_status_of_more_updates_than_fit_is_refused_with_its_partys_name(guilt
         async with scene(small(3, rounds=12, method=method, labels="shared")) as s:
             parties = {}
             for name in ("p1", "p0", "p2"):
-                seat = s.seat(name)
-                seat = overheard(seat, exaggerated) if name == guilty else seat
-                parties[name] = await s.start(name, seat, policy=LABELS)
+                training = s.training(name)
+                training = overheard(training, exaggerated) if name == guilty else training
+                parties[name] = await s.start(name, training, policy=LABELS)
             error = await parties["p2" if guilty == "p2" else "p0"].end()
             said = "reported 100000 updates" if guilty == "p2" else "wants 100000 updates"
             assert f"{guilty} {said}" in str(error) and "at most 10 fit" in str(error)
@@ -97,7 +96,7 @@ def test_embeddings_too_large_for_a_loss_end_the_job_with_their_senders_name(sig
 
     async def whole():
         async with scene(case()) as s:
-            bad = spoil(s.seat("p2"), 3, huge)
+            bad = spoil(s.training("p2"), 3, huge)
             for party in [await s.start("p1"), await s.start("p0"), await s.start("p2", bad)]:
                 outcome = await party.end()
                 assert outcome.reason == "diverged"
@@ -116,7 +115,7 @@ def test_an_end_after_a_round_that_was_never_sent_is_refused():
 
     async def whole():
         async with scene(case()) as s:
-            await s.start("p1", overheard(s.seat("p1"), never))
+            await s.start("p1", overheard(s.training("p1"), never))
             await s.start("p0")
             error = await (await s.start("p2")).end()
             assert "p1 ends the job after round 1000000001, which was not sent" in str(error)

@@ -21,7 +21,7 @@ SLOW = {
 """What a learner is asked for that is not part of an update."""
 
 
-def listen_in(seat, where, name):
+def listen_in(training, where, name):
     """Note for all slow work of a party in which thread it is done."""
 
     def noted(what, call):
@@ -31,7 +31,7 @@ def listen_in(seat, where, name):
 
         return wrapped
 
-    build = seat.build
+    build = training.build
 
     def built(world, welcome):
         program = build(world, welcome)
@@ -39,17 +39,17 @@ def listen_in(seat, where, name):
             setattr(program.learner, what, noted(what, getattr(program.learner, what)))
         return program
 
-    seat.build = noted("build", built)
-    seat.conclude = noted("conclude", seat.conclude)
+    training.build = noted("build", built)
+    training.keep = noted("keep", training.keep)
     for what in ("begin", "marks", "save", "load"):
-        setattr(seat.store, what, noted(what, getattr(seat.store, what)))
-    return seat
+        setattr(training.store, what, noted(what, getattr(training.store, what)))
+    return training
 
 
-def hold_back(seat):
+def hold_back(training):
     """Let a party be busy with its second evaluation until it is told to go on."""
     asked, go_on, times = threading.Event(), threading.Event(), []
-    build = seat.build
+    build = training.build
 
     def built(world, welcome):
         program = build(world, welcome)
@@ -65,7 +65,7 @@ def hold_back(seat):
         program.learner.evaluate = slowly
         return program
 
-    seat.build = built
+    training.build = built
     return asked, go_on
 
 
@@ -73,17 +73,17 @@ def test_evaluating_scoring_and_saving_never_run_on_the_event_loop():
     async def whole():
         async with scene(case(evaluate_every="4 rounds")) as s:
             where = {}
-            seats = {name: listen_in(s.seat(name), where, name) for name in SLOW}
-            asked, go_on = hold_back(seats["p2"])
-            active, _ = await s.start("p1", seats["p1"]), await s.start("p0")
-            first = await s.start("p2", seats["p2"])
+            trainings = {name: listen_in(s.training(name), where, name) for name in SLOW}
+            asked, go_on = hold_back(trainings["p2"])
+            active, _ = await s.start("p1", trainings["p1"]), await s.start("p0")
+            first = await s.start("p2", trainings["p2"])
             await s.until(asked.is_set)
             await first.crash()
             go_on.set()
-            again = await s.start("p2", listen_in(s.seat("p2"), where, "p2"))
+            again = await s.start("p2", listen_in(s.training("p2"), where, "p2"))
             s.unharmed({party.name: await party.end() for party in (active, again)})
         wanted = {f"{name} {what}" for name, slow in SLOW.items() for what in slow}
-        wanted |= {f"{name} {what}" for name in SLOW for what in ("build", "conclude", "save")}
+        wanted |= {f"{name} {what}" for name in SLOW for what in ("build", "keep", "save")}
         assert wanted <= where.keys()
         assert {what: threads for what, threads in where.items() if threads != {"compute_0"}} == {}
 

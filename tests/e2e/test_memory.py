@@ -63,14 +63,14 @@ def test_a_peer_that_reads_slowly_makes_the_sender_wait(slow):
             await world.sleep(2_000_000)
             await world.receive()
             sizes.append(resident_mb("self"))
-        await world.part(lambda: None)
+        await world.part()
 
     async def write(world):
         await world.begin()
         (peer,) = world.peers
         for round in range(count):
             await world.send(peer, kind(round, tensor))
-        await world.part(lambda: None)
+        await world.part()
 
     run_programs(job, {name: read if name == slow else write for name in job.parties})
     assert max(sizes) - sizes[0] < 40, sizes

@@ -25,9 +25,9 @@ from tests.alliance import ACTIVE, Alliance, new_keys, until
 from tests.scene import case, scene
 
 
-def greedy(seat, at):
+def greedy(training, at):
     """An active party that has everybody begin again when it has the embeddings of a round."""
-    build, seat.restarts = seat.build, 10**6
+    build, training.restarts = training.build, 10**6
 
     def built(world, welcome):
         program = build(world, welcome)
@@ -42,8 +42,8 @@ def greedy(seat, at):
         program._reply = once_more
         return program
 
-    seat.build = built
-    return seat
+    training.build = built
+    return training
 
 
 def test_an_active_party_that_begins_again_and_again_gets_no_more_than_releases_max(monkeypatch):
@@ -53,7 +53,7 @@ def test_an_active_party_that_begins_again_and_again_gets_no_more_than_releases_
 
     async def whole():
         async with scene(c) as s:
-            active = await s.start("p1", greedy(s.seat("p1"), at=4))
+            active = await s.start("p1", greedy(s.training("p1"), at=4))
             victim = await s.start("p2")
             victim.world.releases = Counter(allowed)
             other = await s.start("p0")
@@ -68,10 +68,10 @@ def test_an_active_party_that_begins_again_and_again_gets_no_more_than_releases_
     loop.run(whole())
 
 
-def curious(seat, victim, seen):
+def curious(training, victim, seen):
     """An active party that has everybody begin again whenever a victim has answered an evaluation,
     which a checkpoint just before it makes cheap: a batch of embeddings each time."""
-    build, seat.restarts = seat.build, 10**6
+    build, training.restarts = training.build, 10**6
 
     def built(world, welcome):
         program = build(world, welcome)
@@ -87,8 +87,8 @@ def curious(seat, victim, seen):
         program.evaluations.accept = once_more
         return program
 
-    seat.build = built
-    return seat
+    training.build = built
+    return training
 
 
 def test_evaluations_that_are_asked_again_and_again_are_bounded_over_all_attempts(monkeypatch):
@@ -100,7 +100,7 @@ def test_evaluations_that_are_asked_again_and_again_are_bounded_over_all_attempt
 
     async def whole():
         async with scene(c) as s:
-            active = await s.start("p1", curious(s.seat("p1"), "p2", seen))
+            active = await s.start("p1", curious(s.training("p1"), "p2", seen))
             victim = await s.start("p2")
             victim.world.releases = Counter(allowed)
             await s.start("p0")

@@ -25,9 +25,9 @@ JOIN = Segment(Kind.JOIN, 0, 77, flags=PROTOCOL)
 def greeting(**fields):
     def scenario(fields, said):
         async def run(s, active):
-            seat = s.seat("p2")
-            seat.hello = msgspec.structs.replace(seat.hello, **fields)
-            error = await (await s.start("p2", seat)).end()
+            training = s.training("p2")
+            training.hello = msgspec.structs.replace(training.hello, **fields)
+            error = await (await s.start("p2", training)).end()
             assert isinstance(error, RefusedError) and error.exit_code == 2
             assert said in str(error) and active.said(said)
             assert active.world.detector.refusals == {"p2": 1}

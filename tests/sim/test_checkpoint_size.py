@@ -7,7 +7,7 @@ from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import Record
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
-from colonnade.run.clock import null_seats
+from colonnade.run.clock import null_trainings
 from colonnade.run.simulate import run_parties
 from colonnade.sim.kernel import Simulator
 from colonnade.testing.stores import MemoryStore
@@ -41,8 +41,8 @@ def test_a_checkpoint_grows_by_what_is_told_of_a_round_and_by_nothing_else():
     sizes = Sizes(dict.fromkeys(job.parties, 2), ROWS)
     measured = Record([0.5] * 9999, [{"test_loss": 0.5, "accuracy": 0.5}] * 999)
     stores = {name: Weighed() for name in job.parties}
-    seats = null_seats(agreement, sizes, METRICS["accuracy"], measured, stores)
-    _, parties = run_parties(Simulator(job), seats)
+    trainings = null_trainings(agreement, sizes, METRICS["accuracy"], measured, stores)
+    _, parties = run_parties(Simulator(job), trainings)
     rows = len(parties[job.active].history.evaluations)
     for name, store in stores.items():
         once, twice = store.sizes

@@ -259,7 +259,7 @@ def goodbye(passive):
 async def all_say_goodbye(world):
     b, c = [await Passive(world, name).open() for name in "bc"]
     await world.begin()
-    ending = asyncio.ensure_future(world.part(lambda: None))
+    ending = asyncio.ensure_future(world.part())
     goodbye(b)
     goodbye(c)
     await turn()

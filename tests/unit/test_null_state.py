@@ -102,7 +102,7 @@ def test_evaluations_go_on():
 def test_evaluations_are_not_saved_with_one_open():
     evaluations = book()
     evaluations.ask(0, {})
-    with pytest.raises(AssertionError, match="not at rest"):
+    with pytest.raises(AssertionError, match="in flight"):
         evaluations.state()
 
 

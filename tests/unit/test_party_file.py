@@ -9,7 +9,6 @@ import pytest
 
 from colonnade import Job, JobError, Party, RequestError, Train, methods, simulate
 from colonnade.job import dumps, load, loads
-from colonnade.job.kinds import CONTROL, KNOWN, kinds
 from colonnade.job.party_file import (
     PartyFile,
     Tls,
@@ -21,6 +20,9 @@ from colonnade.job.party_file import (
     public_job,
 )
 from colonnade.job.policy import Policy
+from colonnade.party.kinds import training_kinds
+from colonnade.policies.view import Role
+from colonnade.wire.messages import CONTROL, KINDS
 from tests.small import small, with_network
 
 WHOLE = """
@@ -271,7 +273,9 @@ JOB = Job(
 
 def refusal(policy, job=JOB, me="telco", sends=("Embedding",), receives=("Gradient",), **more):
     facts = {"rows": 320, "rounds": 100, "width": 16} | more
-    return Policy(**policy).refuse_job(job, me, sends=sends, receives=receives, **facts)
+    own = Policy(**policy)
+    without_data = own.refuse_job(job, me, sends=sends, receives=receives)
+    return without_data or own.refuse_data(job.train, **facts)
 
 
 @pytest.mark.parametrize(
@@ -310,7 +314,7 @@ def test_a_policy_takes_what_is_within_it():
 
 def test_what_starts_and_ends_a_job_is_never_forbidden():
     strict = Policy(kinds=frozenset(), receive=frozenset())
-    for kind in KNOWN:
+    for kind in KINDS:
         assert (strict.refuse(kind) is None) == (kind in CONTROL)
         assert (strict.refuse_received(kind) is None) == (kind in CONTROL)
     assert {"Hello", "Finish", "Failure"} <= CONTROL
@@ -328,9 +332,10 @@ METHODS = [
 def test_the_kinds_of_a_method_are_those_that_cross(method, every):
     case = small(3, rounds=4, method=method, labels="shared", evaluate_every=every)
     run = simulate(with_network(case.job, latency="50ms"), case.data, case.modules)
-    needed = kinds(methods.build(method), case.job.train)
     for name, party in run.parties.items():
-        sends, receives = needed.of(case.job.parties[name].role)
+        role = Role.ACTIVE if name == case.job.active else Role.PASSIVE
+        needed = training_kinds(methods.build(method), case.job.train, role)
+        sends, receives = needed.names()
         for direction, expected in (("sent", sends), ("received", receives)):
             crossed = {entry["kind"] for entry in party.ledger if entry["direction"] == direction}
             assert crossed - CONTROL == set(expected)
@@ -344,9 +349,10 @@ def test_the_three_hosts_of_the_documentation_fit_together(tmp_path):
     for me, text in zip(("bank", "telco", "insurer"), files, strict=True):
         file = load_party(write(tmp_path, text, f"{me}.toml"))
         own = own_job(public, me, file)
-        needed = kinds(methods.build(own.method), own.train)
-        sends, receives = needed.of(own.parties[me].role)
-        facts = {"rows": 4000, "rounds": 1240, "width": 8, "sends": sends, "receives": receives}
-        assert file.policy.refuse_job(own, me, **facts) is None
+        role = Role.ACTIVE if me == own.active else Role.PASSIVE
+        sends, receives = training_kinds(methods.build(own.method), own.train, role).names()
+        assert file.policy.refuse_job(own, me, sends=sends, receives=receives) is None
+        facts = {"rows": 4000, "rounds": 1240, "width": 8}
+        assert file.policy.refuse_data(own.train, **facts) is None
         assert own.parties[me].model["embedding"] == 8
         assert own.parties[me].width in (None, 8)

@@ -291,5 +291,5 @@ def test_only_a_view_at_rest_is_saved():
     stashed = View(Role.PASSIVE, rounds=10, per_epoch=5, parties=3)
     stashed.kept.append(Exchange(0, np.arange(1), Forward(torch.zeros(1), {"w": torch.ones(1)})))
     for view in (flying, replied, stashed):
-        with pytest.raises(AssertionError, match="not at rest"):
+        with pytest.raises(AssertionError, match="in flight"):
             view_state(view)

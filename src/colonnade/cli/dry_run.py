@@ -72,7 +72,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
     from colonnade.run.forecast import forecast
 
     emulation = None if line.emulate is None else Emulation.parse(line.emulate)
-    party, refusal = _take_seat(job, me, file.policy)
+    party, refusal = _ready_party(job, me, file.policy)
     found = forecast(party, emulation)
     return {
         "party": me,
@@ -107,7 +107,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
     }
 
 
-def _take_seat(job: Job, me: str, policy: Policy) -> tuple[Participant, str | None]:
+def _ready_party(job: Job, me: str, policy: Policy) -> tuple[Participant, str | None]:
     """The party, and why its policy refuses the job; all other faults are raised."""
     from colonnade.run.setup import participant
 
@@ -162,10 +162,10 @@ def _totals(found: Forecast) -> dict[str, dict[str, int]]:
 
 def _limits(party: Participant, found: Forecast, policy: Policy) -> dict[str, dict[str, Any]]:
     """What the policy says, and what the job would have; None is no limit."""
-    from colonnade.job.kinds import kinds
+    from colonnade.party.training import Training
     from colonnade.run.releases import allowance
 
-    sends, receives = kinds(party.method, party.job.train).of(party.job.parties[party.me].role)
+    sends, receives = Training.of(party).kinds.names()
     asked: dict[str, Any] = {
         "kinds": sends,
         "receive": receives,

@@ -1,6 +1,7 @@
 """What a party is willing to do, whatever a job asks for (the `[policy]` table of a party file).
 
-A job is judged before the first byte is sent, and every message again as it goes out or comes in.
+A job is judged twice before anything is sent: without the data, and again with it; and every
+message once more as it goes out or comes in.
 A refusal is a sentence that names the field of the policy and the cure.
 """
 
@@ -9,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from colonnade.errors import nearest
-from colonnade.job.kinds import CONTROL, KNOWN
 from colonnade.job.records import Job
-from colonnade.job.train import Record, require
+from colonnade.job.train import Record, Train, require
+from colonnade.wire.messages import CONTROL, KINDS
 
 
 class Policy(Record, frozen=True, kw_only=True):
@@ -43,8 +44,8 @@ class Policy(Record, frozen=True, kw_only=True):
         for field in ("kinds", "receive"):
             for kind in getattr(self, field) or ():
                 require(
-                    kind in KNOWN,
-                    f"policy.{field} names no kind of message '{kind}': {nearest(kind, KNOWN)}",
+                    kind in KINDS,
+                    f"policy.{field} names no kind of message '{kind}': {nearest(kind, KINDS)}",
                 )
         for field in ("batch_min", "width_max", "rounds_max", "releases_max"):
             value = getattr(self, field)
@@ -74,28 +75,17 @@ a job without it'
         return _refuse(self.receive, "receive", kind, "received")
 
     def refuse_job(
-        self,
-        job: Job,
-        me: str,
-        *,
-        rows: int,
-        rounds: int,
-        width: int,
-        releases: int = 0,
-        sends: Iterable[str],
-        receives: Iterable[str],
+        self, job: Job, me: str, *, sends: Iterable[str], receives: Iterable[str]
     ) -> str | None:
-        """Why this party takes no part in a job; None if it does.
-
-        It has so many training `rows`, an embedding of this `width`, would take part in so many
-        `rounds`, and release as many batches of embeddings if nothing goes wrong; `sends` and
-        `receives` are the kinds of messages that the method needs.
+        """Why this party takes no part in a job, as far as that can be told without its data; None
+        if it may. `sends` and `receives` are the kinds of messages that the job needs.
 
         >>> from colonnade.job import load
-        >>> own = {"rows": 1438, "rounds": 1840, "width": 16, "sends": [], "receives": []}
-        >>> Policy(rounds_max=500).refuse_job(load("digits"), "lab", **own)
-        'policy.rounds_max is 500 and the job has 1840 rounds: shorten the job, or raise \
-policy.rounds_max'
+        >>> Policy(peers=frozenset({"clinic"})).refuse_job(
+        ...     load("digits"), "lab", sends=[], receives=[]
+        ... )
+        'policy.peers does not list insurer, which takes part in the job: add it there, or stay \
+out of this job'
         """
         others = [name for name in job.parties if name != me]
         strange = [name for name in others if self.peers is not None and name not in self.peers]
@@ -105,11 +95,27 @@ policy.rounds_max'
                 "add it there, or stay out of this job"
             )
         return (
-            self._refuse_batches(job, rows)
-            or self._refuse_size(width, rounds)
-            or self._refuse_releases(releases)
+            self._refuse_batches(job.train)
             or next(filter(None, map(self.refuse, sends)), None)
             or next(filter(None, map(self.refuse_received, receives)), None)
+        )
+
+    def refuse_data(
+        self, train: Train, *, rows: int, rounds: int, width: int, releases: int = 0
+    ) -> str | None:
+        """Why this party takes no part with the data that it has; None if it does.
+
+        It has so many training `rows`, an embedding of this `width`, would take part in so many
+        `rounds`, and release as many batches of embeddings if nothing goes wrong.
+
+        >>> Policy(rounds_max=500).refuse_data(Train(), rows=1438, rounds=1840, width=16)
+        'policy.rounds_max is 500 and the job has 1840 rounds: shorten the job, or raise \
+policy.rounds_max'
+        """
+        return (
+            self._refuse_last_batch(train, rows)
+            or self._refuse_size(width, rounds)
+            or self._refuse_releases(releases)
         )
 
     def _refuse_size(self, width: int, rounds: int) -> str | None:
@@ -133,15 +139,18 @@ policy.rounds_max'
             )
         return None
 
-    def _refuse_batches(self, job: Job, rows: int) -> str | None:
-        least, size = self.batch_min or 1, job.train.batch_size
-        if size < least:
+    def _refuse_batches(self, train: Train) -> str | None:
+        least = self.batch_min or 1
+        if train.batch_size < least:
             return (
-                f"policy.batch_min is {least} and train.batch_size {size}: "
+                f"policy.batch_min is {least} and train.batch_size {train.batch_size}: "
                 "raise the one in the job, or lower the other"
             )
-        last = rows % size
-        if 0 < last < least and not job.train.drop_last:
+        return None
+
+    def _refuse_last_batch(self, train: Train, rows: int) -> str | None:
+        least, last = self.batch_min or 1, rows % train.batch_size
+        if 0 < last < least and not train.drop_last:
             return (
                 f"policy.batch_min is {least} and the last batch of an epoch has {last} rows: set "
                 "train.drop_last = true in the job, or lower policy.batch_min"

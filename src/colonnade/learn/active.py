@@ -18,7 +18,8 @@ from colonnade.learn.columns import Columns, index_of
 from colonnade.learn.contents import Forward
 from colonnade.learn.learner import Aggregate, Reply, Rows
 from colonnade.learn.objective import Objective
-from colonnade.learn.passive import EVALUATION_ROWS, TorchLearner
+from colonnade.learn.passive import TorchLearner
+from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import evaluating
 from colonnade.policies.view import Exchange
 from colonnade.record.metrics import Metric

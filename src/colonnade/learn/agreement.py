@@ -11,17 +11,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import torch
+
 from colonnade import methods
 from colonnade.data.batches import BatchPlan
 from colonnade.data.splits import Split
 from colonnade.errors import JobError
+from colonnade.job.bounds import WIDTH_MAX
 from colonnade.job.records import Job, first_step
+from colonnade.job.terms import digest
 from colonnade.job.terms import terms as terms_of
-from colonnade.learn.schedule import Schedule
+from colonnade.learn.schedule import EVALUATION_ROWS, Schedule
 from colonnade.methods.method import Method
 from colonnade.packed import NoList
 from colonnade.policies.local import Timing
 from colonnade.policies.view import ACTION, Role, View
+from colonnade.wire.messages import Hello
 
 EPOCHS = 10
 """How long a job trains that says neither epochs nor rounds."""
@@ -89,6 +94,37 @@ class Agreement:
     def present(self) -> dict[str, int]:
         """The widths of the parties that send or hold an embedding."""
         return {name: width for name, width in self.widths.items() if width}
+
+    @property
+    def width_max(self) -> int:
+        """The widest embedding of which a tensor still fits into a message, and a table of all
+        training rows into its limit where the method remembers them.
+
+        >>> from colonnade.job import load
+        >>> rows = {"train": 1438, "validation": 0, "test": 359}
+        >>> Agreement.of(load("digits"), rows, {}).width_max
+        186932
+        """
+        train, limits = self.job.train, self.job.limits
+        item = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
+        tested = min(EVALUATION_ROWS, self.rows["test"])
+        at_once = max(train.batch_size, tested, *self.job.top.layers, 1)
+        found = limits.message_bytes // (at_once * item)
+        if self.method.quorum.remembers:
+            found = min(found, limits.table_bytes // (self.rows["train"] * item))
+        return max(1, min(found, WIDTH_MAX))
+
+    def hello(self, name: str, fingerprint: str) -> Hello:
+        """How a party introduces itself that holds these rows."""
+        return Hello(
+            party=name,
+            digest=digest(self.terms()),
+            rows=self.rows["train"],
+            test_rows=self.rows["test"],
+            validation_rows=self.rows["validation"],
+            width=self.widths[name],
+            fingerprint=fingerprint,
+        )
 
     def terms(self) -> dict[str, str]:
         """What the parties compare before they begin."""

@@ -17,7 +17,7 @@ import torch
 from colonnade.compress import Key, Occasion, plain
 from colonnade.data.splits import Split
 from colonnade.learn.learner import Aggregate, Reply, Rows
-from colonnade.learn.passive import EVALUATION_ROWS
+from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template, some_values
 from colonnade.methods.method import Method
 from colonnade.policies.view import Exchange

@@ -15,6 +15,7 @@ from colonnade.job.records import Train
 from colonnade.record.sizes import Known
 
 Task = Literal["binary", "multiclass", "regression"]
+TASKS: tuple[Task, ...] = ("binary", "multiclass", "regression")
 FITS: dict[str, tuple[Task, ...]] = {
     "bce": ("binary",),
     "cross_entropy": ("multiclass", "binary"),

@@ -18,7 +18,6 @@ from colonnade.data.splits import SPLITS, Split
 from colonnade.errors import JobError
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
-from colonnade.job.terms import digest
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.objective import Objective
 from colonnade.learn.trainer import evaluating
@@ -84,15 +83,7 @@ class Participant:
     @property
     def hello(self) -> Hello:
         """How the party introduces itself."""
-        return Hello(
-            party=self.me,
-            digest=digest(self.agreement().terms()),
-            rows=self.data.train_count,
-            test_rows=self.data.test_count,
-            validation_rows=self.data.validation_count,
-            width=self.width,
-            fingerprint=self.data.fingerprint,
-        )
+        return self.agreement().hello(self.me, self.data.fingerprint)
 
     def agreement(self, widths: Mapping[str, int] | None = None, start: int = 0) -> Agreement:
         """What all agree on, once everybody's width is known; before, all but the widths."""

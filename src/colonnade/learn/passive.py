@@ -19,13 +19,11 @@ from colonnade.learn.contents import Forward
 from colonnade.learn.learner import Reply, Rows
 from colonnade.learn.participant import Participant
 from colonnade.learn.received import received
+from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import Randomness, Trainer, evaluating
 from colonnade.policies.view import Exchange
 from colonnade.record.tree import Tree, Weights, moved
 from colonnade.wire.messages import Gradient, Labels, Packed
-
-EVALUATION_ROWS = 4096
-"""Rows in one piece of an evaluation."""
 
 
 class TorchLearner:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from colonnade.data.splits import Split
 from colonnade.job.train import Train
 
+EVALUATION_ROWS = 4096
+"""Rows in one piece of an evaluation."""
 OPEN_MAX = 8
 """Evaluations that may be asked and not scored, and so the copies of its weights, beside that of
 the best round, that a passive party keeps. In lock-step it is never more than one."""

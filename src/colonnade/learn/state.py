@@ -18,12 +18,12 @@ _SAVED = (
 
 
 def view_state(view: View) -> Tree:
-    """What a party at rest knows of its training; nothing may be in flight. What it did on the way
-    is not part of it: only a simulation tells of that, and it is never interrupted."""
-    assert not view.replies and (view.role is Role.ACTIVE or not view.in_flight), "not at rest"
+    """What a party knows of its training at a barrier, where nothing is in flight. What it did on
+    the way is not part of it: only a simulation tells of that, and it is never interrupted."""
+    assert not view.replies and (view.role is Role.ACTIVE or not view.in_flight), "in flight"
     for exchange in view.kept:
         forward = exchange.forward
-        assert not isinstance(forward, Forward) or forward.stashed is None, "not at rest"
+        assert not isinstance(forward, Forward) or forward.stashed is None, "in flight"
     state = {field: getattr(view, field) for field in _SAVED}
     return moved(state, "cpu") | {
         "efforts": view.efforts.columns(),

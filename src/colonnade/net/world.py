@@ -55,6 +55,8 @@ class NetworkWorld(Connections):
         self.timeline = Timeline()
         self.receipt: Callable[[str], bytes] = lambda peer: b""
         """What this party's goodbye to a peer carries."""
+        self.settled: Callable[[], None] = lambda: None
+        """Called when it is certain that everybody is done, and before others rely on it."""
         self._fresh = True
         """Nothing was computed since the parties began, so a stop needs no checkpoint."""
         self._gathering_since_ns: int | None = None
@@ -195,7 +197,7 @@ class NetworkWorld(Connections):
     def refused(self, peer: str, reason: str) -> None:
         self.detector.refused(peer, reason)
 
-    def agree(self) -> None:
+    def agree(self, start: int) -> None:
         self.agreed = True
         self._gathering_since_ns = None
 
@@ -241,7 +243,7 @@ class NetworkWorld(Connections):
         # Over the network everything takes the time it takes, and arrives in order.
         yield
 
-    async def part(self, settled: Callable[[], None]) -> None:
+    async def part(self) -> None:
         """Exchange goodbyes: the passive parties first, the active one when it has all of theirs.
 
         So a passive party that has the active party's goodbye knows that everybody is done.
@@ -256,7 +258,7 @@ class NetworkWorld(Connections):
             if self.leads:
                 raise
             raise Over(f"{fault}; nothing was left to do but to say goodbye") from None
-        settled()
+        self.settled()
         # `ended` comes first: a passive party that crashed and comes back now is told that the job
         # is complete, and does not make everybody begin again.
         if self.leads:

@@ -7,16 +7,17 @@ The same loop as the passive party's: take in, choose, do. Whatever can be done 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from colonnade.errors import NotFiniteError
+from colonnade.errors import BreachError, NotFiniteError
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import ActiveLearner
 from colonnade.party.active_work import ActiveWork
-from colonnade.party.barrier import Rest
+from colonnade.party.barrier import CheckpointBarrier
 from colonnade.party.evaluation import Evaluations
-from colonnade.party.intake import accept, waiting_for
+from colonnade.party.loop import Handler, not_due
 from colonnade.party.outcome import Outcome
 from colonnade.party.scoring import ask_test, score
 from colonnade.party.warmup import Uploads, rehearse
@@ -27,7 +28,18 @@ from colonnade.record.events import Event, RoundDone
 from colonnade.record.history import History
 from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
-from colonnade.wire.messages import Finish, Packed, Status
+from colonnade.wire.messages import (
+    Barrier,
+    Embedding,
+    EvaluationEmbedding,
+    Failure,
+    Finish,
+    Leave,
+    Message,
+    Packed,
+    Status,
+    Upload,
+)
 
 
 class Active(ActiveWork):
@@ -43,12 +55,12 @@ class Active(ActiveWork):
         evaluations: Evaluations,
         store: Store | None = None,
     ) -> None:
+        self.evaluations = evaluations
         super().__init__(world, agreement, store)
         self.learner = learner
-        self.evaluations = evaluations
         self.history = History(agreement.plan.per_epoch)
         self.view.meet(world.peers)
-        self.rest = Rest(self)
+        self.barrier = CheckpointBarrier(self)
         self.inbox: dict[tuple[str, int], Packed] = {}
         """Embeddings that wait, by party and round, in the order in which they came."""
         self.view.waiting = self.inbox.keys()
@@ -76,8 +88,8 @@ class Active(ActiveWork):
             if self.world.pending():
                 await self._drain()
             self.view.now_ns = self.world.now()
-            if self.world.stopping is not None or self.rest.leaving:
-                await self.rest.heed()
+            if self.world.stopping is not None or self.barrier.leaving:
+                await self.barrier.plan()
         assert self.reason is not None
         best = self.evaluations.best
         with self.world.off_clock(in_order=True):
@@ -90,7 +102,6 @@ class Active(ActiveWork):
         return await self.end(best, self.reason, self.fault)
 
     def state(self, ledger: Ledger) -> dict[str, Any]:
-        """Everything the party needs to go on from here, at rest."""
         return super().state(ledger) | {
             "idle_round": self.idle_round,
             "losses": list(self.losses),
@@ -99,16 +110,20 @@ class Active(ActiveWork):
         }
 
     def restore(self, state: Any) -> None:
-        """Go back to what was saved."""
         super().restore(state)
         self.idle_round, self.losses = state["idle_round"], list(state["losses"])
         self.evaluations.restore(state["evaluations"])
         self.history.restore(state["history"])
-        # What had come beyond the rest comes again.
+        # What had come from beyond the barrier comes again.
         self.view.arrived = dict(self.view.answered)
 
     async def _prepare(self) -> None:
         """What the method wants done before the first round."""
+        labels = self.learner.labels_message()
+        if labels is not None:
+            with self.world.off_clock():
+                for peer in self.world.peers:
+                    await self.world.send(peer, labels)
         parts = (Work.TOP, Work.FORWARD, Work.BACKWARD)[: 3 if self.learner.has_features else 1]
         await rehearse(self.world, self.agreement, self.learner, self.view, parts)
         while self.uploads.missing():
@@ -119,14 +134,80 @@ class Active(ActiveWork):
         while self.world.pending():
             await self.receive()
 
-    async def receive(self) -> None:
-        """Wait for one message and take it in."""
-        received = await self.world.receive(waiting_for=self._waiting_for)
-        assert received is not None
-        accept(self, *received)
+    def handlers(self) -> Mapping[type[Message], Handler]:
+        return {
+            Embedding: self._take_embedding,
+            Status: self._take_status,
+            Upload: self._take_upload,
+            EvaluationEmbedding: self.evaluations.accept,
+            Leave: self._take_leave,
+            Barrier: lambda sender, message: self.barrier.accept(sender),
+            Finish: self._take_finish,
+            Failure: self.take_failure,
+        }
 
-    def _waiting_for(self) -> str:
-        return waiting_for(self)
+    def _take_embedding(self, sender: str, message: Embedding) -> None:
+        view, most = self.view, self.method.window.most
+        if message.round != (due := view.arrived[sender] + 1):
+            fault = f"{sender} sent round {message.round + 1} when round {due + 1} was due"
+            raise BreachError(sender, fault)
+        if message.round - view.answered[sender] > most:
+            raise BreachError(
+                sender,
+                f"{sender} sent round {message.round + 1}, and {view.answered[sender] + 1} have a "
+                f"reply: the method lets {most} be in flight",
+            )
+        self.barrier.mark(sender, message)
+        view.arrived[sender] = message.round
+        self.inbox[sender, message.round] = message.tensor
+
+    def _take_status(self, sender: str, message: Status) -> None:
+        self.barrier.mark(sender, message)
+        most, due = self.method.local.updates_max, self.view.arrived[sender] + 1
+        if message.updates > most or message.round != due:
+            raise BreachError(
+                sender,
+                f"{sender} reported {message.updates} updates for round {message.round + 1}: "
+                f"at most {most} fit into the method's timeout, and round {due + 1} is next",
+            )
+        self.view.reported[sender] = message.updates
+
+    def _take_upload(self, sender: str, message: Upload) -> None:
+        if sender not in self.uploads.missing():
+            raise not_due(sender, message)
+        self.uploads.accept(sender, self.learner.take_upload(sender, message))
+
+    def _take_leave(self, sender: str, message: Leave) -> None:
+        if sender in self.barrier.leaving:
+            raise not_due(sender, message)
+        self.barrier.mark(sender, message)
+        self.barrier.leaving.append(sender)
+
+    def _take_finish(self, sender: str, message: Finish) -> None:
+        if sender not in self.finishing:
+            raise not_due(sender, message)
+        if message.round != (newest := self.view.arrived[sender]):
+            fault = f"{sender} says that it sent {message.round + 1} rounds, and sent {newest + 1}"
+            raise BreachError(sender, fault)
+        self.finishing.remove(sender)
+
+    def waiting_for(self) -> str:
+        view = self.view
+        if self.finishing:
+            return f"{', '.join(sorted(self.finishing))}: to end the job too"
+        if view.round == view.rounds or self.reason is not None:
+            return f"{', '.join(self.evaluations.missing())}: evaluation embeddings"
+        if late := self.uploads.missing():
+            return f"{', '.join(late)}: the embeddings of all rows"
+        if self.method.quorum.remembers:
+            return f"{', '.join(self.world.peers)}: an embedding of any of them"
+        late = [peer for peer, newest in view.arrived.items() if newest < view.round]
+        if not late and self.evaluations.pending:
+            return f"{', '.join(self.evaluations.missing())}: evaluation embeddings"
+        if not late:
+            called = self.barrier.missing() or self.world.peers
+            return f"{', '.join(called)}: to reach the barrier after round {view.round}"
+        return f"{', '.join(late)}: the embedding of round {view.round + 1}"
 
     async def _act(self) -> bool:
         """Do the first thing that applies; True when the job is over."""
@@ -150,8 +231,8 @@ class Active(ActiveWork):
             if self.reason == "diverged" or not self.evaluations.untested():
                 return True
             await ask_test(self)
-        elif not over and view.round >= self.checkpoint_rounds.next and self.rest.comes():
-            await self.rest.come()
+        elif not over and view.round >= self.checkpoint_rounds.next and self.barrier.can_advance():
+            await self.barrier.advance()
         elif (
             self.inbox
             and not over

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from colonnade.learn.learner import ActiveLearner, Aggregate
-from colonnade.party.program import Program
+from colonnade.party.loop import TrainingLoop
 from colonnade.party.world import Work
 from colonnade.policies.view import Exchange
 
 
-class ActiveWork(Program):
+class ActiveWork(TrainingLoop):
     """What the active party's program does with its models; the program says when."""
 
     learner: ActiveLearner

@@ -1,8 +1,8 @@
-"""When a party comes to rest, so that what it has can be saved: nothing is in flight then.
+"""The rounds after which a party saves its state: nothing is in flight then.
 
-All parties rest at the same rounds. Those of the checkpoint interval everybody knows; one that is
-ordered on the way, because a party wants to leave, the active party names far enough ahead that
-nobody can have passed it.
+They are the same at all parties. Everybody knows those of the checkpoint interval. One that is
+added on the way, because a party wants to leave, is named by the active party far enough ahead
+that nobody can have passed it.
 """
 
 from __future__ import annotations
@@ -11,37 +11,37 @@ NEVER = 1 << 62
 
 
 class CheckpointRounds:
-    """The rounds to rest at.
+    """Which round is the next to save after.
 
     >>> rounds = CheckpointRounds(every=10)
-    >>> rounds.order(13, leaving="telco")
+    >>> rounds.add(13, leaving="telco")
     >>> rounds.next
     10
-    >>> rounds.passed(), rounds.next
+    >>> rounds.advance(), rounds.next
     ('', 13)
-    >>> rounds.passed(), rounds.next
+    >>> rounds.advance(), rounds.next
     ('telco', 20)
     """
 
     def __init__(self, every: int | None, start: int = 0) -> None:
         self._every = every or NEVER
-        self._ordered: dict[int, str] = {}
+        self._added: dict[int, str] = {}
         self._last = start
         self.next = 0
-        self._look_ahead()
+        self._find_next()
 
-    def _look_ahead(self) -> None:
+    def _find_next(self) -> None:
         periodic = (self._last // self._every + 1) * self._every
-        self.next = min([periodic, *self._ordered])
+        self.next = min([periodic, *self._added])
 
-    def order(self, round: int, leaving: str) -> None:
-        """Rest at this round too; `leaving` is who stops there, or nobody."""
-        self._ordered[round] = leaving
-        self._look_ahead()
+    def add(self, round: int, leaving: str) -> None:
+        """Save after this round too; `leaving` is who stops there, or nobody."""
+        self._added[round] = leaving
+        self._find_next()
 
-    def passed(self) -> str:
-        """The rest is over; who stops there."""
+    def advance(self) -> str:
+        """The state is saved: on to the next; who stops here."""
         self._last = self.next
-        leaving = self._ordered.pop(self.next, "")
-        self._look_ahead()
+        leaving = self._added.pop(self.next, "")
+        self._find_next()
         return leaving

@@ -12,9 +12,8 @@ from colonnade.compress import decode
 from colonnade.data.splits import Split
 from colonnade.errors import BreachError
 from colonnade.job.records import Train
-from colonnade.learn.passive import EVALUATION_ROWS
 from colonnade.learn.received import excess
-from colonnade.learn.schedule import Schedule
+from colonnade.learn.schedule import EVALUATION_ROWS, Schedule
 from colonnade.record.metrics import Metric
 from colonnade.record.tree import Tree
 from colonnade.wire.fault import Fault
@@ -148,7 +147,7 @@ class Evaluations:
 
     def state(self) -> Tree:
         """What has been scored so far; nobody's answer may be missing."""
-        assert not self._open, "not at rest"
+        assert not self._open, "something is in flight"
         return {
             "best": self.best,
             "best_value": self.best_value,

@@ -7,14 +7,15 @@ order in `_act` is the whole schedule; everything a method changes is an answer 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from colonnade.errors import BreachError, PartyError
+from colonnade.errors import BreachError
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import PassiveLearner, Reply
+from colonnade.party.loop import Handler, TrainingLoop, not_due
 from colonnade.party.outcome import REASONS, Outcome
-from colonnade.party.program import Program
 from colonnade.party.questions import Questions
 from colonnade.party.warmup import rehearse, upload
 from colonnade.party.world import Work, World
@@ -38,7 +39,7 @@ from colonnade.wire.messages import (
 )
 
 
-class Passive(Program):
+class Passive(TrainingLoop):
     """The program and its state: `run` takes part in a job until the active party ends it."""
 
     learner: PassiveLearner
@@ -61,11 +62,11 @@ class Passive(Program):
         """Those that are not used yet, oldest first."""
         in_step = self.method.quorum.in_step
         self.questions = Questions(agreement.schedule, self.active, in_step)
-        self.reopens = False
-        """After a rest: as many batches as the window holds are sent at once."""
+        self.refills = False
+        """After a barrier: as many batches as the window holds are sent at once."""
         self.barriers: deque[Barrier] = deque()
-        """Where rounds are a party's own: the calls to come to rest, and then to save."""
-        self.resting = False
+        """Where rounds are a party's own: the calls to come to a barrier, and then to save."""
+        self.at_barrier = False
         self.finish: Finish | None = None
 
     async def run(self) -> Outcome:
@@ -87,44 +88,60 @@ class Passive(Program):
     async def _drain(self) -> None:
         """Take in everything that is here."""
         while self.world.pending() and not self._saves_next():
-            received = await self.world.receive()
-            assert received is not None
-            self._accept(received[1])
+            await self.receive()
 
-    def _accept(self, message: Message) -> None:
-        if isinstance(message, Gradient | Snapshot):
-            exchange = self.in_flight.pop(message.round, None)
-            if exchange is None:
-                raise self._breach(f"answered round {message.round + 1}, which is not open")
-            exchange.replied_ns = self.world.now()
-            self.replies.append((exchange, message))
-            self.view.replies += 1
-            self.method.window.on_signal(self.view, message.signal)
-        elif isinstance(message, Status) and self.reports:
-            if message.updates > (most := self.method.local.updates_max):
-                raise self._breach(
-                    f"wants {message.updates} updates on an exchange, and at most {most} fit into "
-                    "the method's timeout"
-                )
-            self.view.agreed = message.updates
-        elif isinstance(message, Evaluate):
-            newest = self.view.sent - len(self.in_flight) - 1
-            self.questions.accept(message, self.in_flight, newest)
-            self.learner.prune(message.best, message.scored)
-        elif isinstance(message, Finish) and message.reason in REASONS:
-            if not self.view.round - 1 <= message.round < self.view.sent:
-                last = message.round + 1
-                raise self._breach(f"ends the job after round {last}, which was not sent")
-            self.questions.finish(message.best)
-            self.finish = message
-        elif isinstance(message, Barrier):
-            self._accept_barrier(message)
-        elif isinstance(message, Labels):
-            self.learner.learn_labels(message)
-        elif isinstance(message, Failure):
-            raise PartyError(f"{self.active} failed: {message.reason}")
+    def handlers(self) -> Mapping[type[Message], Handler]:
+        return {
+            Gradient: self._take_reply,
+            Snapshot: self._take_reply,
+            Status: self._take_status,
+            Evaluate: self._take_question,
+            Labels: lambda sender, message: self.learner.learn_labels(message),
+            Barrier: self._take_barrier,
+            Finish: self._take_finish,
+            Failure: self.take_failure,
+        }
+
+    def _take_reply(self, sender: str, message: Reply) -> None:
+        exchange = self.in_flight.pop(message.round, None)
+        if exchange is None:
+            raise self._breach(f"answered round {message.round + 1}, which is not open")
+        exchange.replied_ns = self.world.now()
+        self.replies.append((exchange, message))
+        self.view.replies += 1
+        self.method.window.on_signal(self.view, message.signal)
+
+    def _take_status(self, sender: str, message: Status) -> None:
+        if message.updates > (most := self.method.local.updates_max):
+            raise self._breach(
+                f"wants {message.updates} updates on an exchange, and at most {most} fit into "
+                "the method's timeout"
+            )
+        self.view.agreed = message.updates
+
+    def _take_question(self, sender: str, message: Evaluate) -> None:
+        newest = self.view.sent - len(self.in_flight) - 1
+        self.questions.accept(message, self.in_flight, newest)
+        self.learner.prune(message.best, message.scored)
+
+    def _take_finish(self, sender: str, message: Finish) -> None:
+        if message.reason not in REASONS:
+            raise not_due(sender, message)
+        if not self.view.round - 1 <= message.round < self.view.sent:
+            last = message.round + 1
+            raise self._breach(f"ends the job after round {last}, which was not sent")
+        self.questions.finish(message.best)
+        self.finish = message
+
+    def _take_barrier(self, sender: str, message: Barrier) -> None:
+        if message.leaving == self.world.me and not self.asked_to_leave:
+            raise self._breach(f"wants {self.world.me} to leave, which did not ask for it")
+        if not self.method.quorum.in_step:
+            self.barriers.append(message)
+        elif message.round < max(self.view.sent, self.view.round + 1):
+            raise self._breach(f"wants a barrier after round {message.round}, which is past")
         else:
-            raise self._breach(f"sent a {type(message).__name__} to a passive party")
+            self.checkpoint_rounds.add(message.round, message.leaving)
 
     def _breach(self, what: str) -> BreachError:
         return BreachError(self.active, f"{self.active} {what}")
@@ -133,7 +150,7 @@ class Passive(Program):
         """Do the first thing that applies; True when the job is over."""
         view = self.view
         if self._saves_next():
-            await self._heed(self.barriers.popleft())
+            await self._answer_barrier(self.barriers.popleft())
             return False
         exchange = None
         if self.holds and not (self.yields and view.replies):
@@ -150,65 +167,53 @@ class Passive(Program):
         elif self.finish is not None and view.round > self.finish.round:
             return True
         elif view.round == self.checkpoint_rounds.next < view.rounds and self.finish is None:
-            await self._rest()
+            await self._save_at_barrier()
         elif self.barriers and view.in_flight == 0 and self.finish is None:
-            await self._heed(self.barriers.popleft())
-        elif self._goes_on() and self.method.window.may_send(view):
-            if self.reopens:
-                await self._reopen()
+            await self._answer_barrier(self.barriers.popleft())
+        elif self._may_send() and self.method.window.may_send(view):
+            if self.refills:
+                await self._refill_window()
             await self._send_next()
             view.sent_since_fresh = True
         elif self._fills() and (exchange := self.method.local.next(view)) is not None:
             await self._update_locally(exchange)
         else:
-            if self.learner.prefetches and self._goes_on():
+            if self.learner.prefetches and self._may_send():
                 self.learner.prefetch(self.agreement.plan.batch(view.sent))
-            received = await self.world.receive(waiting_for=self._waiting_for)
-            assert received is not None
-            self._accept(received[1])
+            await self.receive()
         return False
 
     def _saves_next(self) -> bool:
-        """Whether the party rests and was called to save: what comes behind that call belongs to
+        """Whether the party is at a barrier and was called to save: what comes behind it belongs to
         the time after it, and is not taken in before."""
-        return self.resting and bool(self.barriers)
+        return self.at_barrier and bool(self.barriers)
 
-    def _goes_on(self) -> bool:
+    def _may_send(self) -> bool:
         view = self.view
         on = view.sent < view.rounds and view.sent < self.checkpoint_rounds.next
-        return on and self.finish is None and not self.resting and not self.barriers
+        return on and self.finish is None and not self.at_barrier and not self.barriers
 
     def _limit(self) -> int:
-        """The batch up to which may be sent: the last one, or the next rest."""
+        """The batch up to which may be sent: the last one, or the next barrier."""
         return min(self.view.rounds, self.checkpoint_rounds.next)
 
-    def _accept_barrier(self, message: Barrier) -> None:
-        if message.leaving == self.world.me and not self.asked_to_leave:
-            raise self._breach(f"wants {self.world.me} to leave, which did not ask for it")
-        if not self.method.quorum.in_step:
-            self.barriers.append(message)
-        elif message.round < max(self.view.sent, self.view.round + 1):
-            raise self._breach(f"wants a rest after round {message.round}, which is past")
-        else:
-            self.checkpoint_rounds.order(message.round, message.leaving)
-
-    async def _rest(self) -> None:
+    async def _save_at_barrier(self) -> None:
         """Nothing is in flight: save, and go on with a full window."""
         round = self.checkpoint_rounds.next
-        await self.save(round, self.world.ledger, self.checkpoint_rounds.passed())
-        self.reopens = True
+        await self.save(round, self.world.ledger, self.checkpoint_rounds.advance())
+        self.refills = True
 
-    async def _heed(self, barrier: Barrier) -> None:
+    async def _answer_barrier(self, barrier: Barrier) -> None:
         """The first call is answered when nothing is in flight; at the second, all are so far."""
-        self.resting = not self.resting
-        if self.resting:
+        self.at_barrier = not self.at_barrier
+        if self.at_barrier:
             await self.world.send(self.active, Barrier(barrier.round))
         else:
             await self.save(barrier.round, self.world.ledger, barrier.leaving)
 
-    async def _reopen(self) -> None:
-        """After a rest: all batches but one that the window holds."""
-        self.reopens = False
+    async def _refill_window(self) -> None:
+        """After a barrier: all batches but one that the window holds."""
+        self.refills = False
         for _ in range(min(self.view.window.size, self._limit() - self.view.sent) - 1):
             await self._send_next()
 
@@ -284,15 +289,13 @@ class Passive(Program):
                     await self.world.send(self.active, answer)
 
     def state(self, ledger: Ledger) -> dict[str, Any]:
-        """Everything the party needs to go on from here, at rest."""
         return super().state(ledger) | {"questions": self.questions.state()}
 
     def restore(self, state: Any) -> None:
-        """Go back to what was saved."""
         super().restore(state)
         self.questions.restore(state["questions"])
 
-    def _waiting_for(self) -> str:
+    def waiting_for(self) -> str:
         if self.in_flight:
             return f"{self.active}: the reply to round {min(self.in_flight) + 1}"
         return f"{self.active}: to end the job"

@@ -1,81 +1,71 @@
-"""What both programs share: their state, and how it is saved and found again."""
+"""A program: a part of a job that all parties go through together.
+
+A job is a sequence of programs over one connection. Training is one of them. What it takes to meet,
+to go on after a crash, to count what crosses and to part is the session's, and the same for all.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from colonnade.errors import StoppedError
-from colonnade.learn.agreement import Agreement
-from colonnade.learn.learner import Learner
-from colonnade.learn.state import restore_view, view_state
-from colonnade.party.checkpoint_rounds import CheckpointRounds
-from colonnade.party.outcome import Outcome
-from colonnade.party.world import Work, World
-from colonnade.policies.view import Role
+from colonnade.party.kinds import Kinds
+from colonnade.party.world import World
 from colonnade.record.checkpoints import Store
-from colonnade.record.history import History
-from colonnade.wire.fault import Fault
-from colonnade.wire.ledger import Ledger
+from colonnade.record.tree import Tree
+from colonnade.wire.messages import Hello, Welcome
 
 
-class Program:
-    """A party's program: what it knows, and where it rests."""
+class Program(Protocol):
+    """One party's part in a program. It lives as long as the session; `begin` is called each time
+    that the parties begin, or begin again."""
 
-    learner: Learner
-    history: History | None = None
+    leads: bool
+    """Whether this is the active party."""
+    kinds: Kinds
+    """What crosses, beside what starts and ends it."""
+    store: Store | None
+    """Where its checkpoints are, if it has any."""
+    start: int
+    """The checkpoint from which it last began; 0 is the beginning."""
+    restarts: int
+    """The most returns to one and the same checkpoint."""
 
-    def __init__(self, world: World, agreement: Agreement, store: Store | None) -> None:
-        self.world = world
-        self.agreement = agreement
-        self.store = store
-        """Where to save; a party without one comes to rest all the same, since the others do."""
-        self.method = agreement.method
-        self.view = agreement.view(world.me)
-        role = self.view.role
-        self.holds = self.method.local.holds(role)
-        self.closed = 0
-        """The rounds whose holding updates are done."""
-        every = agreement.job.train.checkpoint_every
-        in_step = self.method.quorum.in_step or role is Role.ACTIVE
-        self.checkpoint_rounds = CheckpointRounds(every if in_step else None, agreement.start)
-        self.asked_to_leave = False
+    @property
+    def terms(self) -> Mapping[str, str]:
+        """The job as this party understands it, field by field; known without the data."""
+        ...
 
-    def outcome(self, reason: str, fault: Fault | None = None) -> Outcome:
-        """What the party has at this instant."""
-        last, best = self.learner.weights(), self.learner.best_weights()
-        return Outcome(self.view, last, best, reason, fault, self.history)
+    @property
+    def hello(self) -> Hello:
+        """How the party introduces itself, but for its checkpoints. Whatever data the program needs
+        is read by now, and refused if the party's policy forbids to use it so."""
+        ...
 
-    async def end(self, best: int, reason: str, fault: Fault | None) -> Outcome:
-        """What the party has when all is done; the weights of the best round are known."""
+    def refuse(self, peer: str, hello: Hello) -> str | None:
+        """At the active party: why a passive one cannot take part; None if it can."""
+        ...
 
-        def settled() -> Outcome:
-            self.learner.prune(best, scored=self.agreement.rounds)
-            return self.outcome(reason, fault)
+    def welcome(self, heard: Mapping[str, Hello]) -> Welcome:
+        """At the active party: what to tell everybody, once all have introduced themselves."""
+        ...
 
-        return await self.world.compute(settled, Work.SAVE)
+    def begin(self, world: World, welcome: Welcome) -> None:
+        """Build all that it needs, as it is before its first step."""
+        ...
 
-    def state(self, ledger: Ledger) -> dict[str, Any]:
-        """Everything the party needs to go on from here, at rest."""
-        return {
-            "view": view_state(self.view),
-            "learner": self.learner.state(),
-            "closed": self.closed,
-            "ledger": [dict(entry) for entry in ledger.entries()],
-        }
+    async def run(self, world: World) -> Any:
+        """Go through it to the end; what came out."""
+        ...
 
-    def restore(self, state: Any) -> None:
-        """Go back to what was saved."""
-        restore_view(self.view, state["view"], self.learner.device)
-        self.learner.restore(state["learner"])
-        self.closed = state["closed"]
-        self.world.ledger.take(Ledger.of(state["ledger"]))
+    def state(self) -> Tree:
+        """All that it needs to go on from here, when nothing is in flight."""
+        ...
 
-    async def save(self, round: int, ledger: Ledger, leaving: str) -> None:
-        """At rest: save, and stop if that was the plan."""
-        store = self.store
-        if store is not None:
-            await self.world.compute(lambda: store.save(round, self.state(ledger)), Work.SAVE)
-        if leaving == self.world.me:
-            raise StoppedError(f"stopped as planned after round {round}: {self.world.stopping}")
-        if leaving and self.agreement.job.recovery.on_stop == "stop":
-            raise StoppedError(f"stopped after round {round}, because {leaving} stopped")
+    def restore(self, state: Tree) -> None:
+        """Go on from there, right after `begin`."""
+        ...
+
+    def keep(self, outcome: Any) -> None:
+        """Keep what came out, before others are told that this party is done."""
+        ...

@@ -108,7 +108,7 @@ class Questions:
 
     def state(self) -> Tree:
         """For a checkpoint; nothing may wait."""
-        assert not self.waiting, "not at rest"
+        assert not self.waiting, "something is in flight"
         return {
             "last": self._last,
             "open": list(self._open),

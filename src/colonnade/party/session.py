@@ -1,134 +1,120 @@
-"""A party's part in a job from its first word to its last, whatever happens on the way.
+"""A party's session: all that happens between the first handshake of a job and the goodbye.
 
-A party greets, runs its program, keeps the result, and stays until nobody needs it any more. When
-another party has crashed and come back, all of them greet again, agree on the newest checkpoint
-that everybody has, and go on from there.
+A party introduces itself, runs its programs one after the other, keeps what comes out of each, and
+stays until nobody needs it any more. When another party has crashed and come back, all of them
+shake hands again, agree on the newest checkpoint that everybody has, and go on from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from colonnade.errors import BreachError, PartyError
-from colonnade.job.bounds import WIDTH_MAX
-from colonnade.party.active import Active
 from colonnade.party.handshake import hear, introduce, welcome
-from colonnade.party.outcome import Outcome
-from colonnade.party.passive import Passive
+from colonnade.party.program import Program
 from colonnade.party.world import Regrouped, Work, World
 from colonnade.record.checkpoints import Store
 from colonnade.record.lineage import newest_common
-from colonnade.wire.messages import Hello, Welcome
+from colonnade.wire.messages import Barrier, Hello, Welcome
 
 
-@dataclass
-class Seat:
-    """A party's place in a job."""
-
-    hello: Hello
-    """How it introduces itself, but for its checkpoints."""
-    terms: Mapping[str, str]
-    """The job as it understands it."""
-    build: Callable[[World, Welcome], Active | Passive]
-    """Its program, as it is before the first round."""
-    answer: Callable[[Mapping[str, Hello]], Welcome] | None = None
-    """At the active party: what to tell everybody, once all have said who they are."""
-    store: Store | None = None
-    conclude: Callable[[Outcome], None] = lambda outcome: None
-    """Keeps the result, before the party says that it needs nobody any more."""
-    settled: Callable[[], None] = lambda: None
-    """Notes that the job is over for everybody: nothing is left to do after a crash."""
-    goes_on: Callable[[int], None] = lambda start: None
-    """Hears from which checkpoint the party goes on, each time that it has greeted."""
-    restarts: int = 100
-    """The most returns to one and the same checkpoint."""
-    width_max: int = WIDTH_MAX
-    """The widest embedding that another party may announce, unless the job says how wide it is."""
-    program: Active | Passive | None = None
-
-    def seated(self, world: World, welcome: Welcome) -> Active | Passive:
-        """Its program; one that has not begun if it has not come to that."""
-        if self.program is None:
-            self.program = self.build(world, welcome)
-        return self.program
-
-    def introduction(self) -> Hello:
-        """How it introduces itself, with its checkpoints."""
-        if self.store is None:
-            return self.hello
-        return msgspec.structs.replace(
-            self.hello, run=self.store.run, checkpoints=self.store.marks()
-        )
-
-
-async def attend(world: World, seat: Seat) -> Outcome:
-    """Take part in a job until it has ended for everybody."""
-    returns: dict[int, int] = {}
+async def run_session(world: World, programs: Sequence[Program]) -> list[Any]:
+    """Take part in a job until it has ended for everybody; what came out of each program."""
+    outcomes: list[Any] = []
+    returns: dict[tuple[int, int], int] = {}
+    before, met = world.ledger.copy(), False
     while True:
-        agreed = False
+        # A party that begins again is at the first program whose outcome it has not kept. The last
+        # one is not over before everybody is done.
+        del outcomes[len(programs) - 1 :]
+        number = len(outcomes)
+        program, agreed = programs[number], False
         try:
-            await world.begin()
-            world.ledger.clear()
-            program = await _greet(world, seat)
+            if not met:
+                await world.begin()
+                world.ledger.take(before)
+                met = True
+            await _shake_hands(world, program)
             agreed = True
-            outcome = await program.run()
-            await world.compute(partial(seat.conclude, outcome), Work.SAVE)
-            await world.part(seat.settled)
-            return outcome
+            outcome = await program.run(world)
+            await world.compute(partial(program.keep, outcome), Work.SAVE)
+            outcomes.append(outcome)
+            if len(outcomes) == len(programs):
+                await world.part()
+                return outcomes
+            await _go_on(world, program, len(outcomes))
+            before = world.ledger.copy()
         except (Regrouped, BreachError) as news:
+            met = False
             if isinstance(news, BreachError):
                 world.expel(news)
-            start = 0 if seat.program is None else seat.program.agreement.start
+            place = number, program.start
             # Those who never came to agree have not gone back either.
-            returns[start] = returns.get(start, 0) + agreed
-            if returns[start] > seat.restarts:
-                where = f"the end of round {start}" if start else "the beginning"
+            returns[place] = returns.get(place, 0) + agreed
+            if returns[place] > program.restarts:
+                where = f"the end of round {program.start}" if program.start else "the beginning"
                 raise PartyError(
-                    f"{news}: the parties have gone back to {where} {seat.restarts} times "
+                    f"{news}: the parties have gone back to {where} {program.restarts} times "
                     "(recovery.restarts), and are given up"
                 ) from None
 
 
-async def _greet(world: World, seat: Seat) -> Active | Passive:
-    hello = await world.compute(seat.introduction, Work.SAVE)
-    if seat.answer is None:
-        answer = await introduce(world, hello, seat.terms)
-        program = await _seated(world, seat, answer)
-    else:
-        heard = await hear(world, hello, seat.terms, seat.width_max)
+async def _shake_hands(world: World, program: Program) -> None:
+    hello = await world.compute(partial(_introduction, program), Work.SAVE)
+    if program.leads:
+        heard = await hear(world, hello, program)
         marks = [hello.checkpoints, *(other.checkpoints for other in heard.values())]
         answer = msgspec.structs.replace(
-            seat.answer(heard),
+            program.welcome(heard),
             start=newest_common(marks),
             run=hello.run or world.token(),
             attempt=world.token(),
         )
         # Built before anything is said: what cannot be built is found out first.
-        program = await _seated(world, seat, answer)
-        assert isinstance(program, Active)
-        await welcome(world, answer, program.learner.labels_message())
-    world.agree()
-    seat.goes_on(answer.start)
-    if seat.store is not None and answer.start:
-        restore = partial(_restore, seat.store, program, answer.start)
-        await world.compute(restore, Work.SAVE)
-    return program
+        await _begin(world, program, answer)
+        await welcome(world, answer)
+    else:
+        answer = await introduce(world, hello, program.terms)
+        await _begin(world, program, answer)
+    world.agree(answer.start)
+    if program.store is not None and answer.start:
+        await world.compute(partial(_restore, program, program.store), Work.SAVE)
 
 
-async def _seated(world: World, seat: Seat, answer: Welcome) -> Active | Passive:
-    """The program, and where it begins. Nothing is deleted for that: all have agreed for certain
-    only when all go on."""
-    program = await world.compute(partial(seat.build, world, answer), Work.SAVE)
-    seat.program = program
-    if seat.store is not None:
-        begin = partial(seat.store.begin, answer.run, answer.attempt, answer.start)
+async def _go_on(world: World, program: Program, done: int) -> None:
+    """The active party is done with everybody: only then may anybody introduce itself for the next
+    program, or its Hello would come in the middle of this one."""
+    barrier = Barrier(done)
+    with world.off_clock():
+        if program.leads:
+            for peer in world.peers:
+                await world.send(peer, barrier)
+            return
+        (active,) = world.peers
+        received = await world.receive(waiting_for=lambda: f"{active}: to go on")
+        if received != (active, barrier):
+            raise BreachError(active, f"{active} went on before the parties were done")
+
+
+def _introduction(program: Program) -> Hello:
+    hello, store = program.hello, program.store
+    if store is None:
+        return hello
+    return msgspec.structs.replace(hello, run=store.run, checkpoints=store.marks())
+
+
+async def _begin(world: World, program: Program, answer: Welcome) -> None:
+    """Build the program, and note where it begins. Nothing is deleted for that: all have agreed for
+    certain only when all go on."""
+    await world.compute(partial(program.begin, world, answer), Work.SAVE)
+    if program.store is not None:
+        begin = partial(program.store.begin, answer.run, answer.attempt, answer.start)
         await world.compute(begin, Work.SAVE)
-    return program
 
 
-def _restore(store: Store, program: Active | Passive, start: int) -> None:
-    program.restore(store.load(start))
+def _restore(program: Program, store: Store) -> None:
+    program.restore(store.load(program.start))

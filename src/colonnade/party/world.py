@@ -68,11 +68,8 @@ class World(Protocol):
         """Begin, or begin again after `Regrouped`: nothing that was sent before still counts."""
         ...
 
-    async def part(self, settled: Callable[[], None]) -> None:
-        """Everything is done: stay until everybody else is done too, in case they need us.
-
-        `settled` is called as soon as that is certain, and before others rely on it.
-        """
+    async def part(self) -> None:
+        """Everything is done: stay until everybody else is done too, in case they need us."""
         ...
 
     async def sleep(self, ns: int) -> None:
@@ -99,8 +96,9 @@ class World(Protocol):
         """A party does not fit the job and was told so; it may come again."""
         ...
 
-    def agree(self) -> None:
-        """All parties mean the same job: until they begin again, nobody can be spared."""
+    def agree(self, start: int) -> None:
+        """All parties mean the same job and go on from the same checkpoint, or from the beginning
+        (0): until they begin again, nobody can be spared."""
         ...
 
     def expel(self, breach: BreachError) -> None:

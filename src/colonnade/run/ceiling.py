@@ -17,7 +17,7 @@ import numpy as np
 from colonnade.compress import Encoding, Key, plain
 from colonnade.learn.agreement import own_method
 from colonnade.learn.participant import DTYPES, Participant
-from colonnade.learn.passive import EVALUATION_ROWS
+from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template
 from colonnade.policies.view import Exchange
 from colonnade.wire.codec import Codec

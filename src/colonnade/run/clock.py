@@ -13,15 +13,14 @@ import torch
 from colonnade.data.splits import Split
 from colonnade.errors import JobError
 from colonnade.job.records import Job
-from colonnade.job.terms import digest
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import NullActive, NullPassive, Record
-from colonnade.learn.participant import DTYPES
+from colonnade.learn.participant import DTYPES, Participant
 from colonnade.models.top import build_top
 from colonnade.party.active import Active
 from colonnade.party.evaluation import Evaluations
 from colonnade.party.passive import Passive
-from colonnade.party.session import Seat
+from colonnade.party.training import Training
 from colonnade.party.world import World
 from colonnade.record.checkpoints import Store
 from colonnade.record.history import Row
@@ -29,7 +28,6 @@ from colonnade.record.metrics import METRICS, Metric
 from colonnade.record.run import EVALUATION_FIELDS, Run
 from colonnade.record.sizes import Sizes
 from colonnade.run.arguments import as_job, check_count, check_widths
-from colonnade.run.extents import widest
 from colonnade.run.naming import method_name
 from colonnade.run.simulate import record, run_parties
 from colonnade.sim.kernel import Simulator
@@ -148,61 +146,55 @@ def _clocked(
 ) -> Run:
     job = agreement.job
     simulator = Simulator(job, rules)
-    seats = null_seats(agreement, sizes, metric, measured)
-    status, programs = run_parties(simulator, seats)
-    return record(agreement, metric, status, simulator, programs, sizes, {})
+    trainings = null_trainings(agreement, sizes, metric, measured)
+    status = run_parties(simulator, trainings)
+    return record(agreement, metric, status, simulator, trainings, sizes, {})
 
 
-def null_seats(
+def null_trainings(
     agreement: Agreement,
     sizes: Sizes,
     metric: Metric,
     measured: Record,
     stores: Mapping[str, Store] | None = None,
-) -> dict[str, Seat]:
-    """Everybody's place, with learners that learn nothing."""
+) -> dict[str, Training]:
+    """Everybody's training, with learners that learn nothing."""
     return {
-        name: _null_seat(agreement, name, sizes, metric, measured, (stores or {}).get(name))
+        name: NullTraining(agreement, name, sizes, metric, measured, (stores or {}).get(name))
         for name in agreement.job.parties
     }
 
 
-def _null_seat(
-    agreement: Agreement,
-    name: str,
-    sizes: Sizes,
-    metric: Metric,
-    measured: Record,
-    store: Store | None,
-) -> Seat:
-    job, rows, own = agreement.job, agreement.rows, agreement.methods
-    terms = agreement.terms()
-    hello = Hello(
-        party=name,
-        digest=digest(terms),
-        rows=rows["train"],
-        test_rows=rows["test"],
-        width=agreement.widths[name],
-        fingerprint=sizes.known.fingerprint,
-        validation_rows=rows["validation"],
-    )
+class NullTraining(Training):
+    """A training of a party without data, whose learner learns nothing."""
 
-    def build(world: World, welcome: Welcome) -> Active | Passive:
-        begun = replace(agreement, start=welcome.start)
-        if name != job.active:
-            return Passive(world, begun, NullPassive(name, own[name], sizes), store)
-        evaluations = Evaluations(job.train, metric, job.passives, begun.schedule)
-        return Active(world, begun, NullActive(name, own, sizes, measured), evaluations, store)
+    def __init__(
+        self,
+        agreement: Agreement,
+        me: str,
+        sizes: Sizes,
+        metric: Metric,
+        measured: Record,
+        store: Store | None = None,
+    ) -> None:
+        super().__init__(agreement.job, me, agreement.method, _no_data, store)
+        self.me, self.agreement, self.sizes = me, agreement, sizes
+        self.metric, self.measured = metric, measured
+        self.hello = agreement.hello(me, sizes.known.fingerprint)
+        self.width_max = agreement.width_max
 
-    return Seat(
-        hello=hello,
-        terms=terms,
-        build=build,
-        answer=(
-            (lambda heard: sizes.known.welcome(hello, agreement.widths))
-            if name == job.active
-            else None
-        ),
-        store=store,
-        width_max=widest(job, agreement.method, rows["train"], rows["test"]),
-    )
+    def welcome(self, heard: Mapping[str, Hello]) -> Welcome:
+        return self.sizes.known.welcome(self.hello, self.agreement.widths)
+
+    def build(self, world: World, welcome: Welcome) -> Active | Passive:
+        begun, own = replace(self.agreement, start=welcome.start), self.agreement.methods
+        if not self.leads:
+            learner = NullPassive(self.me, own[self.me], self.sizes)
+            return Passive(world, begun, learner, self.store)
+        job, active = begun.job, NullActive(self.me, own, self.sizes, self.measured)
+        evaluations = Evaluations(job.train, self.metric, job.passives, begun.schedule)
+        return Active(world, begun, active, evaluations, self.store)
+
+
+def _no_data() -> Participant:
+    raise AssertionError("nothing of this job is read")

@@ -23,13 +23,13 @@ from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import Record
 from colonnade.learn.objective import FITS, Objective, Task
 from colonnade.learn.participant import DTYPES, Participant
-from colonnade.learn.passive import EVALUATION_ROWS
+from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.models.top import build_top
 from colonnade.net.link import Emulation
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
 from colonnade.run.ceiling import Most, ceiling
-from colonnade.run.clock import null_seats
+from colonnade.run.clock import null_trainings
 from colonnade.run.simulate import run_parties
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.world import SimulatedWorld
@@ -221,13 +221,13 @@ class _Scene:
         # Each evaluation is the best so far: its number is then as long as it can be.
         rising = [{"accuracy": float(n), "full_loss": 0.0} for n in range(len(agreement.schedule))]
         simulator = Simulator(agreement.job, world=LinkedWorld)
-        seats = null_seats(
+        trainings = null_trainings(
             agreement,
             self._sizes(agreement),
             METRICS["accuracy"],
             Record(evaluations=rising),
         )
-        run_parties(simulator, seats)
+        run_parties(simulator, trainings)
         rows = simulator.worlds[self.me.me].ledger.entries()
         counts = {(r["peer"], r["direction"], r["kind"]): (r["messages"], r["bytes"]) for r in rows}
         return _Seen(counts, simulator.now_ns / NS_PER["s"])

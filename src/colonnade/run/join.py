@@ -20,7 +20,8 @@ from colonnade.net.detector import FailureDetector, new_generation, new_incarnat
 from colonnade.net.link import Emulation
 from colonnade.net.runner import Address, run_connected
 from colonnade.party.outcome import Outcome
-from colonnade.party.session import Seat, attend
+from colonnade.party.session import run_session
+from colonnade.party.training import Training
 from colonnade.party.world import Over
 from colonnade.record.chain import Chain, reconcile
 from colonnade.record.checkpoints import FileStore
@@ -29,7 +30,6 @@ from colonnade.record.party_folder import PartyFolder
 from colonnade.record.private import write_whole
 from colonnade.record.run import PartyRun, Run
 from colonnade.run.releases import Counter, allowance
-from colonnade.run.setup import seat
 from colonnade.run.simulate import with_efforts
 from colonnade.run.surroundings import NotedStore, PartyWorld
 from colonnade.tls.identity import Identity
@@ -117,24 +117,23 @@ class Participation:
         )
         self.world.receipt = self._receipt
         self.world.releases = None if me.leads else self._counter()
-        self.seat = self.take_seat()
-        self.seat.conclude = self._conclude
-        self.seat.goes_on = self._goes_on
-        self.seat.settled = self.folder.complete
+        self.world.begun = self._begun
+        self.world.settled = self.folder.complete
+        self.training = self.program()
         try:
-            status = run_connected(self.world, address, identity, self._attend)
+            status = run_connected(self.world, address, identity, self._session)
             differences = self._reconcile()
             why = "" if self.fault is None else str(self.fault)
             self._tell(Finished, status, why)
         finally:
             self.chain.close()
-        program = self.seat.program
-        rounds = self.folder.rounds if program is None else program.view.round
+        loop = self.training.loop
+        rounds = self.folder.rounds if loop is None else loop.view.round
         return Joined(status, self.folder.path, rounds, differences, self.run_, self.fault)
 
-    def take_seat(self) -> Seat:
-        """The party's place in the job."""
-        return seat(self.me, self.store)
+    def program(self) -> Training:
+        """What the party is to do."""
+        return Training.of(self.me, self.store, self._keep)
 
     def _tell(self, kind: Callable[..., Event], *said: object) -> None:
         self.detector.tell(kind(self.me.me, self.detector.time_ns(), *said))
@@ -158,9 +157,10 @@ class Participation:
             counter.check()
         return counter
 
-    async def _attend(self) -> str:
+    async def _session(self) -> str:
         try:
-            outcome = await attend(self.world, self.seat)
+            outcome: Outcome
+            (outcome,) = await run_session(self.world, [self.training])
             self.fault = outcome.fault
             return outcome.reason
         except OSError as error:
@@ -178,12 +178,12 @@ class Participation:
             return DONE_STATUS
         except AbsentError as absent:
             # Once the parties have begun again, they need each other to the end.
-            if not self.folder.is_done or self.seat.program is not None:
+            if not self.folder.is_done or self.training.loop is not None:
                 raise
             self.detector.note(f"{absent}; {KEPT_BEFORE}, and only a goodbye is missing")
             return DONE_STATUS
 
-    def _goes_on(self, start: int) -> None:
+    def _begun(self, start: int) -> None:
         if not self.detector.begun_ns:
             now_ns = self.detector.now()
             # A clock that was set back must not make the time negative.
@@ -210,7 +210,7 @@ class Participation:
         self.folder.reconciled(found)
         return found
 
-    def _conclude(self, outcome: Outcome) -> None:
+    def _keep(self, outcome: Outcome) -> None:
         """Keep the result."""
         me, world, view = self.me, self.world, outcome.view
         own = PartyRun(
@@ -264,4 +264,4 @@ class Participation:
         )
 
 
-__all__ = ["Joined", "Participation", "Seat", "take_part"]
+__all__ = ["Joined", "Participation", "take_part"]

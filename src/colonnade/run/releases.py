@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from colonnade.errors import PartyError
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.participant import Participant
-from colonnade.learn.passive import EVALUATION_ROWS
+from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.wire.messages import Embedding, EvaluationEmbedding, Message, Upload
 
 BATCHES: tuple[type[Message], ...] = (Embedding, Upload)

@@ -13,26 +13,18 @@ from colonnade.data.party import PartyData, assemble, assemble_party
 from colonnade.data.scale import remarks as remarks_on
 from colonnade.data.vertical import VerticalData
 from colonnade.errors import DataError, JobError, RequestError, nearest
-from colonnade.job.bounds import WIDTH_MAX
-from colonnade.job.kinds import kinds
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
-from colonnade.learn.build import build_active, build_passive, build_top
-from colonnade.learn.objective import Objective, Task
+from colonnade.learn.build import build_top
+from colonnade.learn.objective import Objective
 from colonnade.learn.participant import Participant, build_bottom
 from colonnade.methods.method import Method
-from colonnade.party.active import Active
-from colonnade.party.evaluation import Evaluations
-from colonnade.party.passive import Passive
-from colonnade.party.session import Seat
-from colonnade.party.world import World
-from colonnade.record.checkpoints import Store
+from colonnade.party.kinds import training_kinds
+from colonnade.policies.view import Role
 from colonnade.record.sizes import Sizes
-from colonnade.run.extents import widest
 from colonnade.run.measuring import metrics_of
 from colonnade.run.naming import check_names
 from colonnade.run.releases import allowance
-from colonnade.wire.messages import Hello, Welcome
 
 Parties = Mapping[str, Participant]
 """All parties of a job, where they are in one place."""
@@ -80,21 +72,20 @@ def participant(job: Job, me: str, policy: Policy | None = None) -> Participant:
     >>> participant(load("digits"), "lab").hello.width
     16
     """
-    method = check_names(job, [me])
-    made = _ready(job, me, method, assemble_party(job, me), None, policy=policy or Policy())
+    method, policy = check_names(job, [me]), policy or Policy()
+    role = Role.ACTIVE if me == job.active else Role.PASSIVE
+    sends, receives = training_kinds(method, job.train, role).names()
+    if (refusal := policy.refuse_job(job, me, sends=sends, receives=receives)) is not None:
+        raise RequestError(refusal)
+    made = _ready(job, me, method, assemble_party(job, me), None, policy=policy)
     if not made.leads and made.model is None:
         raise JobError(f"{me} is passive and has no columns: give it some in its party file")
-    sends, receives = kinds(method, job.train).of(job.parties[me].role)
-    agreement = made.agreement()
-    refusal = made.policy.refuse_job(
-        job,
-        me,
+    refusal = policy.refuse_data(
+        job.train,
         rows=made.data.train_count,
-        rounds=agreement.view(me).rounds,
+        rounds=made.agreement().view(me).rounds,
         width=made.width,
         releases=0 if made.leads else allowance(made).needed,
-        sends=sends,
-        receives=receives,
     )
     if refusal is not None:
         raise RequestError(refusal)
@@ -112,64 +103,6 @@ def _ready(
     objective = Objective(job.train, data.task, data.classes, labels)
     metrics = metrics_of(job.train, objective, data.labels, made.agreement().schedule)
     return replace(made, objective=objective, metrics=tuple(metrics))
-
-
-def seat(party: Participant, store: Store | None = None) -> Seat:
-    """A party's place in a job."""
-
-    def build(world: World, welcome: Welcome) -> Active | Passive:
-        _check_welcome(party, welcome)
-        agreement = party.agreement(welcome.widths, welcome.start)
-        if party.leads:
-            job = party.job
-            evaluations = Evaluations(job.train, party.metrics[0], job.passives, agreement.schedule)
-            learner = build_active(party, agreement)
-            return Active(world, agreement, learner, evaluations, store)
-        objective = _objective(party, welcome)
-        return Passive(world, agreement, build_passive(party, agreement, objective), store)
-
-    def answer(heard: Mapping[str, Hello]) -> Welcome:
-        assert party.objective is not None
-        others = {name: hello.width for name, hello in heard.items()}
-        known = party.objective.known(party.data.fingerprint)
-        return known.welcome(party.hello, party.agreement(others).widths)
-
-    return Seat(
-        hello=party.hello,
-        terms=party.agreement().terms(),
-        build=build,
-        answer=answer if party.leads else None,
-        store=store,
-        restarts=party.job.recovery.restarts,
-        width_max=_width_max(party),
-    )
-
-
-def _width_max(party: Participant) -> int:
-    return widest(party.job, party.method, party.data.train_count, party.data.test_count)
-
-
-def _check_welcome(party: Participant, welcome: Welcome) -> None:
-    """Widths come from the wire and decide how much is allocated."""
-    known = set(welcome.widths) == set(party.job.parties)
-    most = max(party.width, _width_max(party))
-    if not known or not all(0 <= width <= most for width in welcome.widths.values()):
-        raise RequestError(
-            f"{welcome.party} names other parties than the job has, or an embedding wider than "
-            f"{most} (limits.message_bytes)"
-        )
-
-
-def _objective(party: Participant, welcome: Welcome) -> Objective:
-    """The loss, as it follows from what the active party says of its labels."""
-    for task in TASKS:
-        if welcome.task == task and 1 <= welcome.classes <= WIDTH_MAX:
-            weights = welcome.class_weights
-            return Objective.told(party.job.train, task, welcome.classes, weights)
-    raise RequestError(f"{welcome.party} has labels of an unknown kind")
-
-
-TASKS: tuple[Task, ...] = ("binary", "multiclass", "regression")
 
 
 def active_of(parties: Parties) -> Participant:

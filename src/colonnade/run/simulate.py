@@ -13,9 +13,8 @@ from torch import nn
 from colonnade.data.vertical import VerticalData
 from colonnade.job.records import Job
 from colonnade.learn.agreement import Agreement
-from colonnade.party.active import Active
-from colonnade.party.passive import Passive
-from colonnade.party.session import Seat, attend
+from colonnade.party.session import run_session
+from colonnade.party.training import Training
 from colonnade.policies.view import Effort
 from colonnade.record.events import Subscriber
 from colonnade.record.history import Row
@@ -23,11 +22,12 @@ from colonnade.record.metrics import Metric
 from colonnade.record.run import PartyRun, Run
 from colonnade.record.sizes import Sizes
 from colonnade.run.arguments import as_job, check_training
-from colonnade.run.setup import Parties, active_of, prepare, remarks, seat, sizes_of, widths_of
+from colonnade.run.setup import Parties, active_of, prepare, remarks, sizes_of, widths_of
 from colonnade.sim.kernel import Interrupted, Simulator
 from colonnade.sim.links import Rule
 
-Programs = dict[str, Active | Passive]
+Trainings = Mapping[str, Training]
+"""Every party's part in a training."""
 
 
 def simulate(
@@ -90,16 +90,16 @@ def simulate_prepared(
     assert active.data.labels is not None
     agreement = active.agreement(widths_of(parties))
     simulator = Simulator(active.job, rules, subscribers=observers)
-    seats = {name: seat(party) for name, party in parties.items()}
+    trainings = {name: Training.of(party) for name, party in parties.items()}
     with _torch_threads(threads):
-        status, programs = run_parties(simulator, seats, should_stop)
+        status = run_parties(simulator, trainings, should_stop)
     preprocessing = {name: party.data.columns.preprocessing for name, party in parties.items()}
     return record(
         agreement,
         active.metrics[0],
         status,
         simulator,
-        programs,
+        trainings,
         sizes_of(parties),
         preprocessing,
         active.data.labels.names,
@@ -118,22 +118,21 @@ def _torch_threads(threads: int) -> Iterator[None]:
 
 
 def run_parties(
-    simulator: Simulator,
-    seats: Mapping[str, Seat],
-    should_stop: Callable[[], bool] | None = None,
-) -> tuple[str, Programs]:
-    """Run everybody to the end; why they ended, and the programs."""
-    worlds = simulator.worlds
-    sessions = {name: attend(worlds[name], seat) for name, seat in seats.items()}
+    simulator: Simulator, trainings: Trainings, should_stop: Callable[[], bool] | None = None
+) -> str:
+    """Run everybody to the end; why they ended."""
+    worlds, active = simulator.worlds, trainings[simulator.job.active]
+    sessions = {name: run_session(worlds[name], [own]) for name, own in trainings.items()}
     try:
-        status = simulator.run(sessions, should_stop)[simulator.job.active].reason
+        status: str = simulator.run(sessions, should_stop)[simulator.job.active][-1].reason
     except Interrupted:
         status = "interrupted"
-    # Whoever was interrupted before the handshake is as it would have been after it.
-    active = seats[simulator.job.active]
-    assert active.answer is not None
-    welcome = active.answer({name: seats[name].hello for name in simulator.job.passives})
-    return status, {name: seat.seated(worlds[name], welcome) for name, seat in seats.items()}
+        # Whoever was interrupted before the handshake is as it would have been after it.
+        hellos = {name: trainings[name].hello for name in simulator.job.passives}
+        for name, own in trainings.items():
+            if own.loop is None:
+                own.begin(worlds[name], active.welcome(hellos))
+    return status
 
 
 def record(
@@ -141,14 +140,14 @@ def record(
     metric: Metric,
     status: str,
     simulator: Simulator,
-    programs: Programs,
+    trainings: Trainings,
     sizes: Sizes,
     preprocessing: Mapping[str, str | None],
     classes: tuple[str, ...] = (),
 ) -> Run:
     """What the parties have at this instant, as a run."""
     job = agreement.job
-    outcomes = {name: party.outcome(status) for name, party in programs.items()}
+    outcomes = {name: own.outcome(status) for name, own in trainings.items()}
     history = outcomes[job.active].history
     assert history is not None
     return Run(

@@ -3,6 +3,8 @@ noted."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from colonnade.net.detector import FailureDetector
 from colonnade.net.world import NetworkWorld
 from colonnade.record.chain import Chain
@@ -65,6 +67,12 @@ class PartyWorld(NetworkWorld):
     awaited before says nothing of the training. What leaves a passive party is counted."""
 
     releases: Counter | None = None
+    begun: Callable[[int], None] = staticmethod(lambda start: None)
+    """Called with the checkpoint from which all go on, each time that they have agreed on it."""
+
+    def agree(self, start: int) -> None:
+        super().agree(start)
+        self.begun(start)
 
     async def send(self, to: str, message: Message) -> None:
         """Count first: what must not leave is not even encoded."""

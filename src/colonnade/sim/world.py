@@ -79,9 +79,8 @@ class SimulatedWorld:
     async def begin(self) -> None:
         """Do nothing: on links that lose nothing there is no session to open."""
 
-    async def part(self, settled: Callable[[], None]) -> None:
-        # Nothing can be lost, so no peer needs this party any more.
-        settled()
+    async def part(self) -> None:
+        """Do nothing: nothing can be lost, so no peer needs this party any more."""
 
     async def sleep(self, ns: int) -> None:
         until = self._kernel.now_ns + ns
@@ -124,7 +123,7 @@ class SimulatedWorld:
         # In a simulation nobody can come back with a corrected file.
         raise PartyError(reason)
 
-    def agree(self) -> None:
+    def agree(self, start: int) -> None:
         """Do nothing: a failure of any party ends the simulation, before and after."""
 
     def expel(self, breach: BreachError) -> None:

@@ -34,6 +34,7 @@ class LossyWorld(SimulatedWorld):
 
     def __init__(self, kernel: Simulator, me: str, peers: tuple[str, ...], rank: int) -> None:
         super().__init__(kernel, me, peers, rank)
+        self.settled: Callable[[], None] = lambda: None
         self.incarnation = -1
         self.regroups = 0
         """How often the party had to begin again."""
@@ -185,7 +186,7 @@ class LossyWorld(SimulatedWorld):
         # What `receive` would raise at once counts too.
         return len(self.inbox) + (self._why is not None)
 
-    async def part(self, settled: Callable[[], None]) -> None:
+    async def part(self) -> None:
         """Exchange goodbyes: the passive parties first, then the active one."""
         if not self.roster.leads:
             await self._say_goodbye()
@@ -193,7 +194,7 @@ class LossyWorld(SimulatedWorld):
             self._check()
             await self._linger("the others' goodbye")
         self._check()
-        settled()
+        self.settled()
         until_ns = self._kernel.now_ns + LINGER_TICKS * TICK_NS
         if self.roster.leads:
             await self._say_goodbye()

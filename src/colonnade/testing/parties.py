@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 
-from colonnade.job.kinds import CONTROL, kinds
-from colonnade.party.session import attend
+from colonnade.party.program import Program
+from colonnade.party.session import run_session
+from colonnade.party.training import Training
+from colonnade.party.world import World
 from colonnade.record.checkpoints import Store
 from colonnade.record.run import Run
 from colonnade.run.ceiling import Most, ceiling
-from colonnade.run.setup import prepare, seat
+from colonnade.run.setup import prepare
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Drop, Envelope, Pass, Rule, Verdict
 from colonnade.sim.world import SimulatedWorld
@@ -71,6 +73,12 @@ class Announced:
     """At a passive party, the most messages and bytes of each kind that it can be made to send."""
 
 
+async def run_program(world: World, program: Program) -> Any:
+    """What comes out of a session of one program."""
+    (outcome,) = await run_session(world, [program])
+    return outcome
+
+
 def play(case: Small, *, lossy: bool = False, stores: Mapping[str, Store] | None = None) -> Played:
     """Train a case with checkpoints in `stores`, perhaps behind links that lose every 7th segment.
 
@@ -83,7 +91,7 @@ def play(case: Small, *, lossy: bool = False, stores: Mapping[str, Store] | None
     world, until_ns = (LossyWorld, UNTIL_NS) if lossy else (SimulatedWorld, None)
     simulator = Simulator(case.job, rules, world, until_ns)
     sessions = {
-        name: attend(simulator.worlds[name], seat(party, kept.get(name)))
+        name: run_program(simulator.worlds[name], Training.of(party, kept.get(name)))
         for name, party in parties.items()
     }
     outcomes = simulator.run(sessions)
@@ -111,7 +119,7 @@ def announced(case: Small) -> dict[str, Announced]:
     """
     found = {}
     for name, party in prepare(case.job, case.data, case.modules).items():
-        sends, receives = kinds(party.method, case.job.train).of(case.job.parties[name].role)
+        sends, receives = Training.of(party).kinds.names()
         most = {} if party.leads else ceiling(party)
         found[name] = Announced(frozenset(sends), frozenset(receives), most)
     return found

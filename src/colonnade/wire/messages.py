@@ -292,3 +292,7 @@ class Failure(Control, frozen=True):
 _CONTROL = (Hello, Welcome, Terms, Barrier, Leave, Finish, Failure)
 _DATA = (Embedding, Gradient, Snapshot, Upload, Status, Labels, Evaluate, EvaluationEmbedding)
 MESSAGES: dict[int, type[Message]] = {message.KIND: message for message in (*_CONTROL, *_DATA)}
+CONTROL = frozenset(message.__name__ for message in _CONTROL)
+"""The names of the kinds without which no job can begin, pause or end."""
+KINDS = frozenset(message.__name__ for message in MESSAGES.values())
+"""The names of all kinds."""

@@ -1,0 +1,127 @@
+"""The training loop: what those of both roles share, and how their state is saved and restored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from colonnade.errors import BreachError, PartyError, StoppedError
+from colonnade.learn.agreement import Agreement
+from colonnade.learn.learner import Learner
+from colonnade.learn.state import restore_view, view_state
+from colonnade.party.checkpoint_rounds import CheckpointRounds
+from colonnade.party.kinds import training_kinds
+from colonnade.party.outcome import Outcome
+from colonnade.party.world import Work, World
+from colonnade.policies.view import Role
+from colonnade.record.checkpoints import Store
+from colonnade.record.history import History
+from colonnade.wire.fault import Fault
+from colonnade.wire.ledger import Ledger
+from colonnade.wire.messages import Control, Failure, Message
+
+Handler = Callable[[str, Any], None]
+"""Takes in a message of one kind, given its sender."""
+
+
+class TrainingLoop:
+    """A party's training from its first round, or from a checkpoint, to the end: `run`."""
+
+    learner: Learner
+    history: History | None = None
+
+    def __init__(self, world: World, agreement: Agreement, store: Store | None) -> None:
+        self.world = world
+        self.agreement = agreement
+        self.store = store
+        """Where to save; a party without one stops at barriers all the same, since others do."""
+        self.method = agreement.method
+        self.view = agreement.view(world.me)
+        role = self.view.role
+        kinds = training_kinds(self.method, agreement.job.train, role)
+        handlers = self.handlers()
+        self._handlers = {
+            kind: handler
+            for kind, handler in handlers.items()
+            if kind in kinds.accepts or issubclass(kind, Control)
+        }
+        assert self._handlers.keys() >= set(kinds.accepts)
+        self.holds = self.method.local.holds(role)
+        self.closed = 0
+        """The rounds whose holding updates are done."""
+        every = agreement.job.train.checkpoint_every
+        in_step = self.method.quorum.in_step or role is Role.ACTIVE
+        self.checkpoint_rounds = CheckpointRounds(every if in_step else None, agreement.start)
+        self.asked_to_leave = False
+
+    async def run(self) -> Outcome:
+        """Train to the end."""
+        raise NotImplementedError
+
+    def handlers(self) -> Mapping[type[Message], Handler]:
+        """By kind of message, what takes it in; of kinds that the method does not need, too."""
+        raise NotImplementedError
+
+    def waiting_for(self) -> str:
+        """For whom the party waits, and for what."""
+        raise NotImplementedError
+
+    async def receive(self) -> None:
+        """Wait for one message and take it in, or refuse it in a sentence that names its sender."""
+        received = await self.world.receive(waiting_for=self.waiting_for)
+        assert received is not None
+        sender, message = received
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            raise not_due(sender, message)
+        handler(sender, message)
+
+    def take_failure(self, sender: str, message: Failure) -> None:
+        """The sender cannot go on."""
+        raise PartyError(f"{sender} failed: {message.reason}")
+
+    def outcome(self, reason: str, fault: Fault | None = None) -> Outcome:
+        """What the party has at this instant."""
+        last, best = self.learner.weights(), self.learner.best_weights()
+        return Outcome(self.view, last, best, reason, fault, self.history)
+
+    async def end(self, best: int, reason: str, fault: Fault | None) -> Outcome:
+        """What the party has when all is done; the weights of the best round are known."""
+
+        def pruned() -> Outcome:
+            self.learner.prune(best, scored=self.agreement.rounds)
+            return self.outcome(reason, fault)
+
+        return await self.world.compute(pruned, Work.SAVE)
+
+    def state(self, ledger: Ledger) -> dict[str, Any]:
+        """Everything the party needs to go on from a barrier, with the ledger as of then."""
+        return {
+            "view": view_state(self.view),
+            "learner": self.learner.state(),
+            "closed": self.closed,
+            "ledger": [dict(entry) for entry in ledger.entries()],
+        }
+
+    def restore(self, state: Any) -> None:
+        """Go back to what was saved."""
+        restore_view(self.view, state["view"], self.learner.device)
+        self.learner.restore(state["learner"])
+        self.closed = state["closed"]
+        self.world.ledger.take(Ledger.of(state["ledger"]))
+
+    async def save(self, round: int, ledger: Ledger, leaving: str) -> None:
+        """At a barrier: save, and stop if that was the plan."""
+        store = self.store
+        if store is not None:
+            await self.world.compute(lambda: store.save(round, self.state(ledger)), Work.SAVE)
+        if leaving == self.world.me:
+            raise StoppedError(f"stopped as planned after round {round}: {self.world.stopping}")
+        if leaving and self.agreement.job.recovery.on_stop == "stop":
+            raise StoppedError(f"stopped after round {round}, because {leaving} stopped")
+
+
+def not_due(sender: str, message: Message) -> BreachError:
+    """A message came that its sender may not send, or not now."""
+    kind = type(message).__name__
+    return BreachError(sender, f"{sender} sent a message that is not due, of kind {kind}")

@@ -1,0 +1,163 @@
+"""Training, as a program of one party."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from colonnade.errors import RequestError
+from colonnade.job.bounds import WIDTH_MAX
+from colonnade.job.records import Job
+from colonnade.job.terms import terms as terms_of
+from colonnade.learn.build import build_active, build_passive
+from colonnade.learn.objective import TASKS, Objective
+from colonnade.learn.participant import Participant
+from colonnade.methods.method import Method
+from colonnade.party.active import Active
+from colonnade.party.evaluation import Evaluations
+from colonnade.party.kinds import training_kinds
+from colonnade.party.outcome import Outcome
+from colonnade.party.passive import Passive
+from colonnade.party.world import World
+from colonnade.policies.view import Role
+from colonnade.record.checkpoints import Store
+from colonnade.record.tree import Tree
+from colonnade.wire.messages import Hello, Welcome
+
+
+class Training:
+    """From a party's columns, and at the active party its labels, to the weights it learns.
+
+    `ready` gives the party with its data; it is called when that is first needed.
+    """
+
+    start = 0
+
+    def __init__(
+        self,
+        job: Job,
+        me: str,
+        method: Method,
+        ready: Callable[[], Participant],
+        store: Store | None = None,
+        keep: Callable[[Outcome], None] = lambda outcome: None,
+    ) -> None:
+        self.leads = me == job.active
+        role = Role.ACTIVE if self.leads else Role.PASSIVE
+        self.kinds = training_kinds(method, job.train, role)
+        self.terms = terms_of(job, method.composition())
+        self.store = store
+        self.restarts = job.recovery.restarts
+        self.loop: Active | Passive | None = None
+        """The training loop since the parties last began; None before that."""
+        self.keep = keep
+        self._ready = ready
+
+    @classmethod
+    def of(cls, party: Participant, *more: Any) -> Training:
+        """Of a party that is ready."""
+        return cls(party.job, party.me, party.method, lambda: party, *more)
+
+    @cached_property
+    def party(self) -> Participant:
+        """The party with its data, which is read now if it was not before."""
+        return self._ready()
+
+    @cached_property
+    def hello(self) -> Hello:
+        return self.party.hello
+
+    @cached_property
+    def width_max(self) -> int:
+        """The widest embedding that another party may announce; it decides how much is
+        allocated."""
+        return self.party.agreement().width_max
+
+    def refuse(self, peer: str, hello: Hello) -> str | None:
+        mine = self.hello
+        if _rows(hello) != _rows(mine):
+            theirs, own = _rows(hello), _rows(mine)
+            return f"{peer} has {theirs}, {mine.party} has {own}: align the rows first"
+        if hello.fingerprint != mine.fingerprint:
+            return (
+                f"{peer} and {mine.party} have as many rows, but other ids or another order: "
+                "align the rows first"
+            )
+        declared = self.terms.get(f"parties.{peer}.width")
+        if declared is not None and declared != str(hello.width):
+            return (
+                f"the embedding of {peer} is {hello.width} wide, and may be {declared}: change its "
+                f"model, or parties.{peer}.width in the job"
+            )
+        if declared is None and not 1 <= hello.width <= self.width_max:
+            return (
+                f"the embedding of {peer} is {hello.width} wide, and {mine.party} takes 1 to "
+                f"{self.width_max} (limits.message_bytes, limits.table_bytes): change its model, "
+                f"or raise the limits at {mine.party}"
+            )
+        return None
+
+    def welcome(self, heard: Mapping[str, Hello]) -> Welcome:
+        party = self.party
+        assert party.objective is not None
+        others = {name: hello.width for name, hello in heard.items()}
+        known = party.objective.known(party.data.fingerprint)
+        return known.welcome(self.hello, party.agreement(others).widths)
+
+    def begin(self, world: World, welcome: Welcome) -> None:
+        self.loop, self.start = self.build(world, welcome), welcome.start
+
+    def build(self, world: World, welcome: Welcome) -> Active | Passive:
+        """The training loop before its first round."""
+        party = self.party
+        self._check(welcome)
+        agreement = party.agreement(welcome.widths, welcome.start)
+        if not party.leads:
+            objective = self._objective(welcome)
+            learner = build_passive(party, agreement, objective)
+            return Passive(world, agreement, learner, self.store)
+        job, metric = party.job, party.metrics[0]
+        evaluations = Evaluations(job.train, metric, job.passives, agreement.schedule)
+        return Active(world, agreement, build_active(party, agreement), evaluations, self.store)
+
+    def _check(self, welcome: Welcome) -> None:
+        """Widths come from the wire and decide how much is allocated."""
+        known = set(welcome.widths) == set(self.party.job.parties)
+        most = max(self.party.width, self.width_max)
+        if not known or not all(0 <= width <= most for width in welcome.widths.values()):
+            raise RequestError(
+                f"{welcome.party} names other parties than the job has, or an embedding wider than "
+                f"{most} (limits.message_bytes)"
+            )
+
+    def _objective(self, welcome: Welcome) -> Objective:
+        """The loss, as it follows from what the active party says of its labels."""
+        for task in TASKS:
+            if welcome.task == task and 1 <= welcome.classes <= WIDTH_MAX:
+                weights = welcome.class_weights
+                return Objective.told(self.party.job.train, task, welcome.classes, weights)
+        raise RequestError(f"{welcome.party} has labels of an unknown kind")
+
+    def _begun(self) -> Active | Passive:
+        assert self.loop is not None, "the parties have not begun"
+        return self.loop
+
+    def outcome(self, reason: str) -> Outcome:
+        """What the party has at this instant."""
+        return self._begun().outcome(reason)
+
+    async def run(self, world: World) -> Outcome:
+        return await self._begun().run()
+
+    def state(self) -> Tree:
+        loop = self._begun()
+        return loop.state(loop.world.ledger)
+
+    def restore(self, state: Tree) -> None:
+        self._begun().restore(state)
+
+
+def _rows(hello: Hello) -> str:
+    counts = f"{hello.rows} training, {hello.validation_rows} validation"
+    return f"{counts} and {hello.test_rows} test rows"
