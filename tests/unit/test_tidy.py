@@ -82,6 +82,24 @@ def test_imports_point_one_way(path):
             assert module.split(".")[1] in allowed, module
 
 
+DOORS = ("outbound.py", "inbound.py")
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if folder(path) in ("learn", "party")], ids=name
+)
+def test_tensors_leave_and_come_by_one_door(path):
+    """What is to be done to every tensor that crosses is done there, and cannot be bypassed."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "colonnade.compress"
+        ):
+            coders = {alias.name for alias in node.names} & {"decode", "plain", "Key", "Encoder"}
+            assert not coders or path.name in DOORS, coders
+        if isinstance(node, ast.Attribute) and path.name not in DOORS:
+            assert node.attr not in ("encoder", "decode"), ast.unparse(node)
+
+
 @pytest.mark.parametrize("path", [p for p in FILES if folder(p) in ("party", "learn")], ids=name)
 def test_programs_do_not_know_in_which_world_they_run(path):
     for node in ast.walk(ast.parse(path.read_text())):

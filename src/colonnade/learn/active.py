@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from colonnade.compress import Encoding, Key, Occasion
+from colonnade.compress import Encoding, Occasion
 from colonnade.data.splits import Split
 from colonnade.errors import BreachError
 from colonnade.learn.columns import Columns, index_of
@@ -59,21 +59,19 @@ class TorchActive(TorchLearner):
             if self._method.quorum.remembers
         }
         """Every training row's last embedding of every passive party."""
-        self._encoders = {
-            peer: replies[peer].encoder(Key(self._party.job.seed, self._me, "gradient", peer))
-            for peer in widths
-        }
+        self._out = {peer: self._outbound.stage("gradient", replies[peer], peer) for peer in widths}
+        """By party, what its gradients pass."""
 
     def _memory(self) -> dict[str, Tree]:
-        encoders = {peer: encoder.state() for peer, encoder in self._encoders.items()}
+        encoders = {peer: stage.state() for peer, stage in self._out.items()}
         return super()._memory() | {"tables": self._tables, "encoders": encoders}
 
     def _remember(self, state: Tree) -> None:
         super()._remember(state)
         for peer, table in self._tables.items():
             table.copy_(state["tables"][peer])
-        for peer, encoder in self._encoders.items():
-            encoder.restore(state["encoders"][peer])
+        for peer, stage in self._out.items():
+            stage.restore(state["encoders"][peer])
 
     def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
         """The same; and the labels, which are needed as soon as the others' embeddings are here."""
@@ -96,10 +94,8 @@ class TorchActive(TorchLearner):
 
     def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
         """A gradient in the method's encoding."""
-        encoder = self._encoders[peer]
         use = Occasion(exchange.round, exchange.rows)
-        packed = encoder.encode(exchange.answer[peer], use)
-        return Gradient(exchange.round, packed, signal)
+        return Gradient(exchange.round, self._out[peer].pack(exchange.answer[peer], use), signal)
 
     def gather(self, exchange: Exchange) -> dict[str, torch.Tensor]:
         """What came, decoded; and what the table has of those from whom nothing came."""

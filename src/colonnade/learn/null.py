@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from colonnade.compress import Key, Occasion, plain
+from colonnade.compress import Occasion
 from colonnade.data.splits import Split
 from colonnade.learn.learner import Aggregate, Reply, Rows
+from colonnade.learn.outbound import Outbound, Secret
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template, some_values
 from colonnade.methods.method import Method
@@ -53,8 +54,10 @@ class NullLearner:
         self._sizes = sizes
         self._me = me
         self._importance = torch.ones(self.width)
-        self._encoding = encoding = method.compress.embedding
-        self._embedding = Template(encoding, Key(0, me, "embedding"), self.width, sizes.dtype)
+        self._encoding = method.compress.embedding
+        self._outbound = Outbound(0, me, Secret(0))
+        out = self._outbound.stage("embedding", self._encoding)
+        self._embedding = Template(out, self.width, sizes.dtype)
 
     def rehearse(self, rows: Rows, part: str) -> None:
         """Nothing to compute."""
@@ -113,7 +116,9 @@ class NullPassive(NullLearner):
 
     def upload(self, start: int, rows: int) -> Packed:
         """As many rows as there are."""
-        return self._zeros(min(rows, self._sizes.rows["train"] - start))
+        some = min(rows, self._sizes.rows["train"] - start)
+        embedding = torch.zeros(some, self.width, dtype=self._sizes.dtype)
+        return self._outbound.stage("upload").pack(embedding)
 
     def unpack(self, exchange: Exchange, reply: Any) -> None:
         """Nothing to read."""
@@ -127,16 +132,13 @@ class NullPassive(NullLearner):
 
     def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
         """Embeddings of the right size."""
-        rows, key = self._sizes.rows[split], Key(0, self._me, "evaluation")
-        encoding = plain() if self._sizes.evaluates_plain else self._encoding
-        template = Template(encoding, key, self.width, self._sizes.dtype)
+        rows, encoding = self._sizes.rows[split], self._encoding
+        out = self._outbound.stage("evaluation", None if self._sizes.evaluates_plain else encoding)
+        template = Template(out, self.width, self._sizes.dtype)
         return [
             (start, template.piece(min(EVALUATION_ROWS, rows - start), round))
             for start in range(0, rows, EVALUATION_ROWS)
         ]
-
-    def _zeros(self, rows: int) -> Packed:
-        return plain().encode(torch.zeros(rows, self.width, dtype=self._sizes.dtype))
 
 
 class NullActive(NullLearner):
@@ -156,14 +158,13 @@ class NullActive(NullLearner):
         self._record = record or Record()
         self._captured = -1
         self._gradients = {
-            peer: Template(
-                methods[peer].compress.gradient, Key(0, me, "gradient", peer), width, sizes.dtype
-            )
+            peer: Template(self._outbound.stage("gradient", encoding, peer), width, sizes.dtype)
             for peer, width in sizes.widths.items()
+            for encoding in [methods[peer].compress.gradient]
         }
         self._top = [
             (
-                methods[me].compress.top.encoder(Key(0, me, "top", str(number))),
+                self._outbound.stage("top", methods[me].compress.top, str(number)),
                 some_values(shape, sizes.dtype),
             )
             for number, shape in enumerate(sizes.top)
@@ -175,8 +176,9 @@ class NullActive(NullLearner):
             return None
         rows = self._sizes.rows["train"]
         shape = (rows, 1) if self._sizes.labels.is_floating_point else (rows,)
-        labels = plain().encode(torch.zeros(shape, dtype=self._sizes.labels))
-        weights = plain().encode(torch.zeros(rows, dtype=self._sizes.dtype))
+        out = self._outbound.stage("labels")
+        labels = out.pack(torch.zeros(shape, dtype=self._sizes.labels))
+        weights = out.pack(torch.zeros(rows, dtype=self._sizes.dtype))
         return Labels(labels, (weights,) if self._sizes.weighted else ())
 
     def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
@@ -206,9 +208,7 @@ class NullActive(NullLearner):
         embeddings = dict(exchange.packed)
         if self.has_features:
             embeddings[self._me] = self.pack(exchange)
-        top = tuple(
-            encoder.encode(values, Occasion(exchange.round)) for encoder, values in self._top
-        )
+        top = tuple(stage.pack(values, Occasion(exchange.round)) for stage, values in self._top)
         return Aggregate(loss, (embeddings, top))
 
     def backward(self, own: None, aggregate: Aggregate, round: int) -> None:
@@ -222,7 +222,7 @@ class NullActive(NullLearner):
         return super()._memory() | {
             "captured": self._captured,
             "gradients": {peer: template.state() for peer, template in self._gradients.items()},
-            "top": [encoder.state() for encoder, _ in self._top],
+            "top": [stage.state() for stage, _ in self._top],
         }
 
     def _remember(self, state: Tree) -> None:
@@ -230,8 +230,8 @@ class NullActive(NullLearner):
         self._captured = state["captured"]
         for peer, template in self._gradients.items():
             template.restore(state["gradients"][peer])
-        for (encoder, _), saved in zip(self._top, state["top"], strict=True):
-            encoder.restore(saved)
+        for (stage, _), saved in zip(self._top, state["top"], strict=True):
+            stage.restore(saved)
 
     def capture(self) -> int:
         """Which evaluation of the record this is."""

@@ -10,15 +10,16 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from colonnade.compress import Key, Occasion, plain
+from colonnade.compress import Occasion
 from colonnade.data.splits import Split
 from colonnade.errors import BreachError
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.columns import Columns
 from colonnade.learn.contents import Forward
+from colonnade.learn.inbound import received
 from colonnade.learn.learner import Reply, Rows
+from colonnade.learn.outbound import Outbound, Secret
 from colonnade.learn.participant import Participant
-from colonnade.learn.received import received
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import Randomness, Trainer, evaluating
 from colonnade.policies.view import Exchange
@@ -51,6 +52,7 @@ class TorchLearner:
         self._kept: dict[int, Weights] = {}
         self._best: int = -1
         self._random = Randomness(modules.values(), party.seed, party.device)
+        self._outbound = Outbound(party.job.seed, party.me, Secret(party.seed))
 
     def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
         """The bottom model on a batch, in training mode."""
@@ -169,7 +171,7 @@ class TorchLearner:
         self, packed: Packed, shape: tuple[int, ...], sender: str, finite: bool = True
     ) -> torch.Tensor:
         """A tensor from the wire, once it is what is due."""
-        return received(packed, shape, self._party.dtype, sender, finite).to(self._device)
+        return received(packed, shape, self._party.dtype, sender, finite=finite).to(self._device)
 
 
 class TorchPassive(TorchLearner):
@@ -177,24 +179,23 @@ class TorchPassive(TorchLearner):
 
     def __init__(self, *common: Any) -> None:
         super().__init__(*common)
-        key = Key(self._party.job.seed, self._party.me, "embedding")
-        self._encoder = self._method.compress.embedding.encoder(key)
+        self._out = self._outbound.stage("embedding", self._method.compress.embedding)
         self._importance: torch.Tensor | None = None
         """How much each column of the embedding mattered when a gradient last came."""
 
     def _memory(self) -> dict[str, Tree]:
-        own = {"encoder": self._encoder.state(), "importance": self._importance}
+        own = {"encoder": self._out.state(), "importance": self._importance}
         return super()._memory() | own
 
     def _remember(self, state: Tree) -> None:
         super()._remember(state)
-        self._encoder.restore(state["encoder"])
+        self._out.restore(state["encoder"])
         self._importance = self._here(state["importance"])
 
     def pack(self, exchange: Exchange) -> Packed:
         """The embedding in the method's encoding."""
         use = Occasion(exchange.round, exchange.rows, self._importance)
-        return self._encoder.encode(exchange.forward.embedding, use)
+        return self._out.pack(exchange.forward.embedding, use)
 
     def unpack(self, exchange: Exchange, reply: Reply) -> None:
         """The gradient of a batch."""
@@ -243,23 +244,22 @@ class TorchPassive(TorchLearner):
         assert self._features is not None
         bottom = self._modules["bottom"]
         with evaluating(bottom):
-            return plain().encode(bottom(self._features["train"][start : start + rows]))
+            embedding = bottom(self._features["train"][start : start + rows])
+        return self._outbound.stage("upload").pack(embedding)
 
     def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
         """The bottom model on a whole split, in evaluation mode.
 
-        In the method's encoding, but by an encoder of its own for every piece, which ends with
-        it: what training remembers or draws neither shows here nor is moved by it.
+        In the method's encoding, but by a stage of its own for every piece, which ends with it:
+        what training remembers or draws neither shows here nor is moved by it.
         """
         assert self._features is not None
         bottom = (self.recall() if best else self._modules)["bottom"]
         use = Occasion(round, importance=self._importance)
-        encoding = (
-            plain() if self._party.job.train.evaluate_plain else self._method.compress.embedding
-        )
+        evaluates_plain = self._party.job.train.evaluate_plain
+        encoding = None if evaluates_plain else self._method.compress.embedding
         pieces = []
         for start in range(0, len(self._features[split]), EVALUATION_ROWS):
-            key = Key(self._party.job.seed, self._party.me, "evaluation", f"{split} {start}")
-            embedding = self._embed(bottom, split, start)
-            pieces.append((start, encoding.encoder(key).encode(embedding, use)))
+            stage = self._outbound.stage("evaluation", encoding, f"{split} {start}")
+            pieces.append((start, stage.pack(self._embed(bottom, split, start), use)))
         return pieces

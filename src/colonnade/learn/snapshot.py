@@ -14,15 +14,15 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from colonnade.compress import Key, Occasion, decode, plain
+from colonnade.compress import Occasion
 from colonnade.errors import JobError
 from colonnade.learn.active import TorchActive
 from colonnade.learn.columns import index_of
 from colonnade.learn.contents import Forward, Share, Shared
+from colonnade.learn.inbound import received
 from colonnade.learn.learner import Aggregate, Reply
 from colonnade.learn.objective import Objective
 from colonnade.learn.passive import TorchPassive
-from colonnade.learn.received import received
 from colonnade.learn.trainer import Randomness
 from colonnade.policies.view import Exchange
 from colonnade.record.tree import Tree
@@ -73,12 +73,10 @@ class SnapshotPassive(TorchPassive):
         if len(message.weights) > 1:
             raise self._breach("the weights of the rows more than once")
         due = self._objective.prepare(torch.zeros(self._party.data.train_count), self._party.dtype)
-        active = self._party.job.active
-        labels = received(message.labels, tuple(due.shape), due.dtype, active)
-        if self._objective.task != "regression" and labels.numel():
-            low, high = labels.aminmax()
-            if low < 0 or high >= self._objective.classes:
-                raise self._breach(f"labels beyond the {self._objective.classes} classes")
+        active, objective = self._party.job.active, self._objective
+        classes = None if objective.task == "regression" else objective.classes
+        shape = tuple(due.shape)
+        labels = received(message.labels, shape, due.dtype, active, classes=classes)
         weights = [self._received(each, (len(due),), active) for each in message.weights]
         self._labels = labels.to(self._device)
         self._sample_weights = weights[0] if weights else None
@@ -135,32 +133,34 @@ class SnapshotActive(TorchActive):
     def __init__(self, *common: Any, **parts: Any) -> None:
         super().__init__(*common, **parts)
         check_top(self._modules["top"])
-        compress, seed = self._method.compress, self._party.job.seed
-        self._own_encoder = compress.embedding.encoder(Key(seed, self._me, "embedding"))
-        self._top_encoders = [
-            compress.top.encoder(Key(seed, self._me, "top", str(number)))
+        compress, outbound = self._method.compress, self._outbound
+        self._own_out = outbound.stage("embedding", compress.embedding)
+        self._top_out = [
+            outbound.stage("top", compress.top, str(number))
             for number, _ in enumerate(self._modules["top"].parameters())
         ]
         self._importance: torch.Tensor | None = None
 
     def _memory(self) -> dict[str, Tree]:
         return super()._memory() | {
-            "own_encoder": self._own_encoder.state(),
-            "top_encoders": [encoder.state() for encoder in self._top_encoders],
+            "own_encoder": self._own_out.state(),
+            "top_encoders": [stage.state() for stage in self._top_out],
             "importance": self._importance,
         }
 
     def _remember(self, state: Tree) -> None:
         super()._remember(state)
-        self._own_encoder.restore(state["own_encoder"])
-        for encoder, saved in zip(self._top_encoders, state["top_encoders"], strict=True):
-            encoder.restore(saved)
+        self._own_out.restore(state["own_encoder"])
+        for stage, saved in zip(self._top_out, state["top_encoders"], strict=True):
+            stage.restore(saved)
         self._importance = self._here(state["importance"])
 
     def labels_message(self) -> Labels:
         """The labels as the loss takes them, and the rows' weights."""
-        weights = () if self._sample_weights is None else (plain().encode(self._sample_weights),)
-        return Labels(plain().encode(self._labels["train"]), weights)
+        out, weights = self._outbound.stage("labels"), self._sample_weights
+        return Labels(
+            out.pack(self._labels["train"]), () if weights is None else (out.pack(weights),)
+        )
 
     def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
         """Everybody else's embedding and the top model."""
@@ -195,18 +195,13 @@ class SnapshotActive(TorchActive):
         embeddings = dict(exchange.others)
         if own is not None:
             use = Occasion(exchange.round, exchange.rows, self._importance)
-            packed[self._me] = self._own_encoder.encode(own.embedding, use)
-            embeddings[self._me] = decode(packed[self._me]).to(self._device)
+            packed[self._me], embeddings[self._me] = self._own_out.pack_shown(own.embedding, use)
         parameters = dict(self._modules["top"].named_parameters())
-        top_packed = tuple(
-            encoder.encode(parameter, Occasion(exchange.round))
-            for encoder, parameter in zip(self._top_encoders, parameters.values(), strict=True)
-        )
-        # A copy: plain encodings show the live parameters, which are about to move.
-        top = {
-            name: decode(one).clone().to(self._device)
-            for name, one in zip(parameters, top_packed, strict=True)
-        }
-        frozen = tuple(plain().encode(tensor) if one.codec == "plain" else one
-                       for tensor, one in zip(top.values(), top_packed, strict=True))  # fmt: skip
-        return Share(packed, frozen, Shared(embeddings, top))
+        use = Occasion(exchange.round)
+        # The top model is about to move.
+        sent = [
+            stage.pack_frozen(parameter, use)
+            for stage, parameter in zip(self._top_out, parameters.values(), strict=True)
+        ]
+        top = {name: read for name, (_, read) in zip(parameters, sent, strict=True)}
+        return Share(packed, tuple(one for one, _ in sent), Shared(embeddings, top))

@@ -6,7 +6,8 @@ import math
 
 import torch
 
-from colonnade.compress import Encoding, Key, Occasion, plain
+from colonnade.compress import Occasion
+from colonnade.learn.outbound import Stage
 from colonnade.policies.view import Exchange
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import Packed
@@ -15,8 +16,8 @@ from colonnade.wire.messages import Packed
 class Template:
     """Tensors of one party and role as they cross the wire, by their number of rows."""
 
-    def __init__(self, encoding: Encoding, key: Key, width: int, dtype: torch.dtype) -> None:
-        self._encoder = None if encoding == plain() else encoding.encoder(key)
+    def __init__(self, stage: Stage, width: int, dtype: torch.dtype) -> None:
+        self._stage = stage
         self._width = width
         self._dtype = dtype
         self._made: dict[int, torch.Tensor] = {}
@@ -24,30 +25,29 @@ class Template:
 
     def packed(self, exchange: Exchange, importance: torch.Tensor | None = None) -> Packed:
         """The tensor of an exchange; a plain one is always the same."""
-        rows = len(exchange.rows)
-        if self._encoder is None and rows in self._packed:
-            return self._packed[rows]
-        return self._encode(rows, Occasion(exchange.round, exchange.rows, importance))
+        return self._pack(len(exchange.rows), Occasion(exchange.round, exchange.rows, importance))
 
     def piece(self, rows: int, round: int) -> Packed:
         """A piece of an evaluation."""
-        return self._encode(rows, Occasion(round, importance=torch.ones(self._width)))
+        return self._pack(rows, Occasion(round, importance=torch.ones(self._width)))
 
-    def _encode(self, rows: int, use: Occasion) -> Packed:
+    def _pack(self, rows: int, use: Occasion) -> Packed:
         found = self._packed.get(rows)
         if found is None:
-            self._made[rows] = some_values((rows, self._width), self._dtype)
-            found = self._packed[rows] = plain().encode(self._made[rows])
-        return found if self._encoder is None else self._encoder.encode(self._made[rows], use)
+            if rows not in self._made:
+                self._made[rows] = some_values((rows, self._width), self._dtype)
+            found = self._stage.pack(self._made[rows], use)
+            if self._stage.is_plain:
+                self._packed[rows] = found
+        return found
 
     def state(self) -> Tree:
         """What its encoder remembers."""
-        return None if self._encoder is None else self._encoder.state()
+        return self._stage.state()
 
     def restore(self, state: Tree) -> None:
         """Go on from there."""
-        if self._encoder is not None:
-            self._encoder.restore(state)
+        self._stage.restore(state)
 
 
 def some_values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

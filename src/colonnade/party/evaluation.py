@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from colonnade.compress import decode
 from colonnade.data.splits import Split
 from colonnade.errors import BreachError
 from colonnade.job.records import Train
-from colonnade.learn.received import excess
+from colonnade.learn.inbound import excess_of
 from colonnade.learn.schedule import EVALUATION_ROWS, Schedule
 from colonnade.record.metrics import Metric
 from colonnade.record.tree import Tree
@@ -47,7 +46,7 @@ def blame(evaluation: Evaluation) -> Fault:
     party's own model."""
     for pieces in evaluation.pieces.values():
         for peer, own in pieces.items():
-            faults = filter(None, (excess(decode(packed)) for packed in own.values()))
+            faults = filter(None, map(excess_of, own.values()))
             if (fault := next(faults, None)) is not None:
                 sent = f"{peer} sent evaluation embeddings with {fault}"
                 return Fault(f"{sent} of round {evaluation.round + 1}", sender=peer)

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.compress import Encoding, Key, plain
+from colonnade.compress import Encoding, plain
 from colonnade.learn.agreement import own_method
+from colonnade.learn.outbound import Outbound, Secret
 from colonnade.learn.participant import DTYPES, Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template
@@ -74,8 +75,8 @@ class _Count:
         return len(self.codec.encode(message))
 
     def _tensor(self, encoding: Encoding, rows: int, round: int, known: bool) -> Packed:
-        key, width = Key(0, self.me.me, "embedding"), self.me.width
-        template = Template(encoding, key, width, DTYPES[self.me.job.train.dtype])
+        out = Outbound(0, self.me.me, Secret(0)).stage("embedding", encoding)
+        template = Template(out, self.me.width, DTYPES[self.me.job.train.dtype])
         if known:
             return template.piece(rows, round)
         return template.packed(Exchange(round, np.arange(rows)))

@@ -1,4 +1,5 @@
-"""Tensors from the wire: what they must be before anything is computed from them."""
+"""The way in: every tensor from another party passes `received`, the mirror image of `outbound`,
+before anything is computed from it."""
 
 from __future__ import annotations
 
@@ -13,10 +14,16 @@ from colonnade.wire.messages import Packed
 
 
 def received(
-    packed: Packed, shape: tuple[int, ...], dtype: torch.dtype, sender: str, finite: bool = True
+    packed: Packed,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    sender: str,
+    *,
+    finite: bool = True,
+    classes: int | None = None,
 ) -> torch.Tensor:
-    """The tensor of a record from the wire; refuses one of another shape or type than is due, and
-    one that is not finite.
+    """The tensor of a record from the wire; refuses one of another shape or type than is due, one
+    that is not finite, and labels that are none of so many `classes`.
 
     >>> from colonnade.compress import plain
     >>> received(plain().encode(torch.ones(2)), (2,), torch.float32, "lab").tolist()
@@ -44,7 +51,16 @@ def received(
     doubtful = finite and not math.isfinite(torch.dot(flat, flat).item())
     if doubtful and (found := excess(tensor)) is not None:
         raise NotFiniteError(sender, f"{sender} sent a tensor with {found}")
+    if classes is not None and tensor.numel():
+        low, high = tensor.aminmax()
+        if low < 0 or high >= classes:
+            raise BreachError(sender, f"{sender} sent labels beyond the {classes} classes")
     return tensor
+
+
+def excess_of(packed: Packed) -> str | None:
+    """What makes it impossible to compute a loss from a tensor that was received before."""
+    return excess(decode(packed))
 
 
 def excess(tensor: torch.Tensor) -> str | None:
