@@ -84,7 +84,7 @@ def curious(training, victim, seen):
                 world.roster._begin_again("once more")
                 raise Regrouped("once more")
 
-        program.evaluations.accept = once_more
+        program._handlers[EvaluationEmbedding] = once_more
         return program
 
     training.build = built

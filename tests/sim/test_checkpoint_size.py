@@ -42,8 +42,8 @@ def test_a_checkpoint_grows_by_what_is_told_of_a_round_and_by_nothing_else():
     measured = Record([0.5] * 9999, [{"test_loss": 0.5, "accuracy": 0.5}] * 999)
     stores = {name: Weighed() for name in job.parties}
     trainings = null_trainings(agreement, sizes, METRICS["accuracy"], measured, stores)
-    _, parties = run_parties(Simulator(job), trainings)
-    rows = len(parties[job.active].history.evaluations)
+    run_parties(Simulator(job), trainings)
+    rows = len(trainings[job.active].loop.history.evaluations)
     for name, store in stores.items():
         once, twice = store.sizes
         judged = 200 * rows if name == "bank" else 0

@@ -32,10 +32,10 @@ def test_a_party_that_sends_ahead_of_its_window_is_refused(monkeypatch):
 
 
 def test_another_job_is_refused_before_any_data(monkeypatch):
-    from colonnade.learn import participant
+    from colonnade.learn import agreement
 
     case = small(3, rounds=3)
     numbers = itertools.count()
-    monkeypatch.setattr(participant, "digest", lambda *_: str(next(numbers)))
+    monkeypatch.setattr(agreement, "digest", lambda *_: str(next(numbers)))
     with pytest.raises(JobError, match="has another job"):
         simulate(case.job, case.data, case.modules)

@@ -53,6 +53,7 @@ class LossyWorld(SimulatedWorld):
             # generations of two processes must not overlap, and must grow.
             first=1 + GENERATIONS * self.incarnation,
         )
+        self.ledger.clear()
         self.inbox.clear()
         self.goodbyes: set[str] = set()
         self.alive = True
