@@ -25,6 +25,7 @@ from colonnade.sim.world import SimulatedWorld
 from colonnade.testing.expect import Weights, expect, expect_same
 from colonnade.testing.lossy import LossyWorld
 from colonnade.testing.small import Small
+from colonnade.wire.messages import CONTROL
 
 Entry = Mapping[str, Any]
 Rows = list[dict[str, Any]]

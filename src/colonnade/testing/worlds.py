@@ -59,7 +59,7 @@ def _whole(program: Program) -> Started:
     async def whole(world: World) -> Any:
         await world.begin()
         result = await program(world)
-        await world.part(lambda: None)
+        await world.part()
         return result
 
     return whole
