@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,3 +34,35 @@ def test_a_method_from_outside(most, local, monkeypatch):
 def test_a_method_from_outside_is_thirty_lines():
     lines = (EXAMPLES / "my_method.py").read_text().splitlines()
     assert len([line for line in lines if line.strip()]) <= 30
+
+
+def outsider(*words):
+    """A command in the folder of a contributor, who has the installed package and that folder."""
+    folder = EXAMPLES / "afternoon"
+    env = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", *words]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+
+
+def test_an_afternoons_work_passes_the_public_checks():
+    done = outsider("pytest", "-q", "-p", "no:cacheprovider", ".")
+    assert done.returncode == 0, done.stdout
+    assert "5 passed" in done.stdout or "....." in done.stdout
+
+
+def test_an_afternoons_work_is_found_by_name():
+    named = ["--set", "method.compress.embedding=mine.codecs:signs"]
+    named += ["--set", 'parties.*.model={ name = "mine.models:gated", embedding = 8 }']
+    short = ["--set", "train.rounds=3", "--quiet", "--json"]
+    method = ["--method", "mine.methods:gentle:rounds=30"]
+    done = outsider("colonnade", "simulate", "digits", *method, *named, *short)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["composition"] == {
+        "local": "repeat(updates=3)",
+        "rate": "warm_up(rounds=30)",
+        "compress": "compress(embedding=mine.codecs:signs)",
+    }
+    refused = outsider("colonnade", "simulate", "job.toml", *short)
+    assert refused.returncode == 2 and "--allow mine.methods" in refused.stderr
+    allowed = outsider("colonnade", "simulate", "job.toml", "--allow", "mine", *short)
+    assert allowed.returncode == 0, allowed.stderr

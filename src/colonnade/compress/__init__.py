@@ -35,14 +35,20 @@ May import wire.
 """
 
 from colonnade.compress.base import (
+    ANY,
     DECODERS,
+    DTYPE_NAMES,
+    DTYPES,
     Compress,
     Encoder,
     Encoding,
     Key,
     Occasion,
     Plain,
+    Stateless,
     decode,
+    finite_range,
+    payload,
     plain,
 )
 from colonnade.compress.feedback import error_feedback
@@ -53,23 +59,33 @@ from colonnade.compress.scalar import Scalar, scalar
 from colonnade.compress.schedule import diminishing, steps
 from colonnade.compress.text import describe, parse
 from colonnade.compress.topk import TopK, topk
+from colonnade.wire.messages import Buffer, Packed
 
+# Also what an encoding from outside is written with.
 __all__ = [
+    "ANY",
     "DECODERS",
+    "DTYPES",
+    "DTYPE_NAMES",
+    "Buffer",
     "Compress",
     "Encoder",
     "Encoding",
     "Key",
     "Occasion",
+    "Packed",
     "Plain",
+    "Stateless",
     "decode",
     "describe",
     "diminishing",
     "error_feedback",
+    "finite_range",
     "goes_by_importance",
     "half",
     "lattice",
     "parse",
+    "payload",
     "plain",
     "scalar",
     "steps",
