@@ -10,7 +10,8 @@ from colonnade.errors import JobError, RequestError
 from colonnade.job import load, loads, with_sets
 from colonnade.job.texts import parse_method
 from colonnade.record.table import show_spread, spread
-from colonnade.run.compare import Comparison, compare, method_text, run_folder
+from colonnade.run.compare import Comparison, compare, run_folder
+from colonnade.run.naming import method_text
 from colonnade.run.pool import Trial
 from colonnade.run.sweep import Point, Sweep
 from colonnade.units import show_seconds

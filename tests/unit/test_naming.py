@@ -42,8 +42,7 @@ def no_data(monkeypatch):
     def read(*_: object) -> None:
         raise AssertionError("data was read")
 
-    for name in ("assemble", "party"):
-        monkeypatch.setattr(import_module(f"colonnade.data.{name}"), "load", read)
+    monkeypatch.setattr(import_module("colonnade.data.party"), "load", read)
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from colonnade.cli.launch import launch
 from colonnade.cli.ledger import ledger
 from colonnade.cli.listing import jobs, methods
 from colonnade.cli.many import compare, sweep
-from colonnade.cli.one import simulate
-from colonnade.cli.paper import reproduce
+from colonnade.cli.reproduce import reproduce
+from colonnade.cli.simulate import simulate
 from colonnade.errors import ColonnadeError, nearest
 from colonnade.record.chain import printable
 

@@ -221,7 +221,7 @@ def _notes(party: Participant, found: Forecast) -> list[str]:
 
 def facts(report: Report) -> Table:
     """Who takes part where, in what, and how long that lasts."""
-    from colonnade.run.compare import method_text
+    from colonnade.run.naming import method_text
 
     certificate, proof = report["certificate"], "none yet (colonnade keys)"
     if certificate is not None:

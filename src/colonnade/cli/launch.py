@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colonnade.cli import screen
-from colonnade.cli.one import _judge, _show
 from colonnade.cli.options import (
     Allow,
     JobName,
@@ -23,6 +22,7 @@ from colonnade.cli.options import (
     check_out,
     read_job,
 )
+from colonnade.cli.simulate import _judge, _show
 from colonnade.errors import RequestError, StoppedError
 from colonnade.job.files import with_sets
 from colonnade.job.party_file import PartyFile, find_party, load_party, own_job

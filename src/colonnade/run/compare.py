@@ -26,10 +26,10 @@ from colonnade.record.table import (
     comparison_table,
     plain,
     spread,
-    toml_text,
     trimmed,
 )
 from colonnade.run.arguments import as_job, as_methods, as_seeds
+from colonnade.run.naming import method_text
 from colonnade.run.pool import OnDone, Task, Trial, train_all
 from colonnade.run.sweep import Sweep
 
@@ -37,20 +37,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
     from rich.table import Table
-
-
-def method_text(table: Mapping[str, Any]) -> str:
-    """A method's table as a command line names it; the inverse of `parse_method`.
-
-    >>> method_text({"name": "fedbcd", "updates": 5})
-    'fedbcd:updates=5'
-    """
-    options = (
-        f":{key}={value if isinstance(value, str) else toml_text(value)}"
-        for key, value in table.items()
-        if key != "name"
-    )
-    return str(table.get("name", "fedsgd")) + "".join(options)
 
 
 SHOWN = ("final", "best", "test")

@@ -5,7 +5,8 @@ Reading a large table takes long, and a slip of the pen should not have to wait 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from colonnade import methods, models
 from colonnade.errors import JobError
@@ -14,6 +15,7 @@ from colonnade.learn.agreement import own_method
 from colonnade.learn.optim import check_tables
 from colonnade.methods.method import Method
 from colonnade.models.top import find_top
+from colonnade.record.table import toml_text
 
 
 def check_names(
@@ -63,5 +65,18 @@ def method_name(job: Job) -> str:
     >>> method_name(load("digits", method="fedbcd:updates=2"))
     'fedbcd:updates=2'
     """
-    options = (f":{key}={value}" for key, value in job.method.items() if key != "name")
-    return str(job.method.get("name", "fedsgd")) + "".join(options)
+    return method_text(job.method)
+
+
+def method_text(table: Mapping[str, Any]) -> str:
+    """A method's table as a command line names it; the inverse of `parse_method`.
+
+    >>> method_text({"name": "fedbcd", "updates": 5})
+    'fedbcd:updates=5'
+    """
+    options = (
+        f":{key}={value if isinstance(value, str) else toml_text(value)}"
+        for key, value in table.items()
+        if key != "name"
+    )
+    return str(table.get("name", "fedsgd")) + "".join(options)

@@ -112,12 +112,16 @@ class SimulatedWorld:
                     return None
                 self._kernel.wake_at(until, self)
             await self._idle(waiting_for or (lambda: "any message"))
+            self._woken()
         sender, frame = self.inbox.popleft()
         if self._kernel.stalled:
             self._kernel.admit(to=self)
         message = self._codec.decode(frame)
         self.ledger.count(sender, "received", type(message), len(frame))
         return sender, message
+
+    def _woken(self) -> None:
+        """Called when a wait for a message ends, whether one has come or not."""
 
     def refused(self, peer: str, reason: str) -> None:
         # In a simulation nobody can come back with a corrected file.

@@ -174,14 +174,10 @@ class LossyWorld(SimulatedWorld):
         self, until: int | None = None, waiting_for: Callable[[], str] | None = None
     ) -> tuple[str, Message] | None:
         self._check()
-        while not self.inbox:
-            if until is not None:
-                if until <= self._kernel.now_ns:
-                    return None
-                self._kernel.wake_at(until, self)
-            await self._idle(waiting_for or (lambda: "any message"))
-            self._check()
         return await super().receive(until, waiting_for)
+
+    def _woken(self) -> None:
+        self._check()
 
     def pending(self) -> int:
         # What `receive` would raise at once counts too.

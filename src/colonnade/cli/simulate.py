@@ -78,7 +78,7 @@ def _follow(job: Job, threads: int, quiet: bool) -> tuple[Run, list[str]]:
 
 
 def _show(run: Run, as_json: bool) -> None:
-    from colonnade.run.compare import method_text
+    from colonnade.run.naming import method_text
 
     summary = run.summary()
     if as_json:
