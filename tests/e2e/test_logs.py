@@ -87,7 +87,7 @@ def test_the_log_of_a_stop_and_a_return_has_no_line_that_sounds_like_a_fault(tmp
         last = "stopped as planned after round"
         assert last in log(alliance, "lab")[-1], "the log says why the party ended"
         assert not odd(
-            log(alliance, "lab"), "stops at the next rest: Ctrl-C", rf"{last} \d+: Ctrl-C"
+            log(alliance, "lab"), "stops at the next barrier: Ctrl-C", rf"{last} \d+: Ctrl-C"
         )
         alliance.start("lab")
         alliance.complete()

@@ -279,7 +279,7 @@ class Connections:
         """Ask the party to stop at the next barrier; the first reason counts."""
         if self.stopping is None:
             self.stopping = why
-            self.detector.notice(f"stops at the next rest: {why}")
+            self.detector.notice(f"stops at the next barrier: {why}")
             self.changed.set()
 
     def _left_alone(self) -> StoppedError | None:

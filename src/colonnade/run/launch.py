@@ -177,7 +177,7 @@ class _Launched:
             self.on_said(said)
 
     def _stop(self, children: Children) -> None:
-        """The active party brings everybody to rest, and who is left then has not begun."""
+        """The active party brings everybody to a barrier, and who is left then has not begun."""
         active, running = self.job.active, children.running
         for name in {active} & set(running) or running:
             if name not in self.asked:

@@ -133,8 +133,8 @@ class Terms(Control, frozen=True):
 
 
 class Barrier(Control, frozen=True):
-    """Come to rest and save. From the active party: at which round; from a passive one, where
-    rounds are its own: it has."""
+    """Stop when nothing is in flight, and save. From the active party: at which round; from a
+    passive one, where rounds are its own: it has. Between two programs: go on."""
 
     KIND = 14
     round: int
