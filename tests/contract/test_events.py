@@ -12,17 +12,12 @@ import pytest
 from colonnade import simulate
 from colonnade.party.training import Training
 from colonnade.record import events
-from colonnade.record.events import Evaluated, Event, RoundDone
+from colonnade.record.events import EVENTS, Evaluated, Event, RoundDone
 from colonnade.run.setup import prepare
 from tests.netrun import run_trainings
 from tests.small import small
 
 ROUNDS = 6
-EVENTS = [
-    kind
-    for kind in vars(events).values()
-    if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
-]
 ANY = functools.reduce(operator.or_, EVENTS)
 
 
@@ -90,3 +85,9 @@ def test_an_event_survives_a_line_of_json(kind):
     )
     assert read == event
     assert event.sentence() is None or "\n" not in event.sentence()
+
+
+def test_every_kind_of_event_is_listed():
+    kinds = {kind for kind in vars(events).values() if isinstance(kind, type)}
+    told = {kind for kind in kinds if issubclass(kind, Event)} - {Event, events.PeerEnded}
+    assert told == set(EVENTS)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from colonnade.cli.joined import Reporter, show
 from colonnade.errors import FailedError
+from colonnade.record.events import Notice
 from colonnade.run.join import Joined
 from colonnade.wire.fault import Fault
 
@@ -18,8 +19,8 @@ from colonnade.wire.fault import Fault
 def test_a_log_that_cannot_be_written_is_said_once_and_harms_nobody():
     screen = StringIO()
     told = Reporter(Console(file=screen, width=200), Path("/dev/full"), quiet=False)
-    told.say("one")
-    told.say("two")
+    told(Notice("lab", 0, "one"))
+    told(Notice("lab", 0, "two"))
     told.close()
     said = screen.getvalue().splitlines()
     assert said == ["/dev/full cannot be written: No space left on device", "one", "two"]

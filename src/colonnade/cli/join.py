@@ -131,7 +131,7 @@ def join(
     host = joined.Host(address, keyring, folder, emulate, threads, quiet, launched, restart)
     result = joined.run(own, me, file, host)
     if result is not None:
-        joined.show(result, as_json, quiet)
+        joined.show(result, as_json, quiet or launched)
 
 
 def _settle_in(threads: int, launched: bool) -> None:

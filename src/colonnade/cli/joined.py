@@ -12,15 +12,15 @@ import msgspec
 from rich.text import Text
 
 from colonnade.cli import screen
+from colonnade.cli.narrator import Narrator
 from colonnade.errors import ColonnadeError, FailedError, StoppedError
 from colonnade.job.party_file import PartyFile, draw_seed
 from colonnade.job.records import Job
 from colonnade.job.terms import identity, terms
 from colonnade.record.chain import printable
-from colonnade.record.events import Evaluated, Event, RoundDone, Tested, Waiting, figures
+from colonnade.record.events import Event, Notice, RoundDone, Waiting
 from colonnade.record.private import append_to_private
 from colonnade.record.table import run_table
-from colonnade.units import NS_PER
 from colonnade.wire.fault import Fault
 
 if TYPE_CHECKING:
@@ -33,79 +33,37 @@ if TYPE_CHECKING:
     from colonnade.run.workers import PartyProcess
     from colonnade.tls.keyring import Keyring
 
-LINE_EVERY_NS = 10 * NS_PER["s"]
-"""Between two lines of progress, or of waiting, where there is no terminal."""
-
 
 class Reporter:
-    """Tells a person, and the party's log, what happens."""
+    """Tells a person, and the party's log, what happens; or `colonnade launch`, which tells the
+    person: a line of JSON for every event."""
 
     def __init__(self, console: Console, log: Path, quiet: bool, launched: bool = False) -> None:
         self._console = console
         self._log = os.fdopen(append_to_private(log), "a", buffering=1, encoding="utf-8")
         self._log_name = log
-        self._quiet = quiet
+        self._quiet = quiet or launched
         self._launched = launched
-        """Whether `colonnade launch` shows how far the party is."""
-        self._status = console.status("") if console.is_terminal and not quiet else None
-        self._waiting: str | None = None
-        self._measured = ""
-        self._shown_ns = self._printed_ns = self._waited_ns = -(10**18)
-        """When progress was last shown and printed, and when it was said that the party waits."""
+        self._status = console.status("") if console.is_terminal and not self._quiet else None
+        self._narrator = Narrator()
         if self._status is not None:
             self._status.start()
 
     def __call__(self, event: Event) -> None:
         """Write what happened into the log, and show it."""
-        match event:
-            case RoundDone():
-                self._progress(event)
-            case Waiting():
-                self._wait(event)
-            case Evaluated() | Tested():
-                self._measured = f", {figures(event.measured)}"
-                self._write(event.sentence() or "")
-            case _ if (sentence := event.sentence()) is not None:
-                self.say(sentence)
-
-    def say(self, text: str) -> None:
-        """Into the log and to the person; what others say is in it, and is not printed as it is."""
-        text = printable(text)
-        self._write(text)
-        if not self._quiet:
-            self._console.print(text)
-
-    def _progress(self, event: RoundDone) -> None:
-        """How far it is: on a terminal every second, else a line every ten seconds."""
-        self._waiting = None
-        if event.time_ns - self._shown_ns < NS_PER["s"]:
+        line = self._narrator.line(event)
+        if line is None:
             return
-        self._shown_ns = event.time_ns
-        line = f"round {event.round + 1} of {event.rounds}{self._measured}"
-        self._show(line)
-        if event.time_ns - self._printed_ns >= LINE_EVERY_NS:
-            first, self._printed_ns = self._printed_ns < 0, event.time_ns
-            if not (first or self._quiet or self._status is not None):
-                self._console.print(line)
-
-    def _wait(self, event: Waiting) -> None:
-        """The party waits; said at once when it begins, and then every ten seconds."""
-        began = self._waiting is None
-        self._waiting = text = None if event.what is None else printable(event.what)
-        if text is None:
-            return
-        self._show(text)
-        if began or event.time_ns - self._waited_ns >= LINE_EVERY_NS:
-            self._waited_ns = event.time_ns
-            self._write(text)
-            if self._status is None and not self._quiet:
-                self._console.print(text)
-
-    def _show(self, line: str) -> None:
+        if line.logged:
+            self._write(line.text)
         if self._launched:
-            print(line, flush=True)
-        if self._status is not None:
-            self._status.update(Text(line))  # Not a string: that could be markup.
+            print(msgspec.json.encode(event).decode(), flush=True)
+        if self._status is not None and line.shown:
+            self._status.update(Text(line.text))  # Not a string: that could be markup.
+        # On a terminal the status line says what would be repeated.
+        lasting = not isinstance(event, RoundDone | Waiting)
+        if line.printed and not self._quiet and (lasting or self._status is None):
+            self._console.print(line.text)
 
     def ended(self, sentence: str) -> None:
         """The party ended before the job did: its log says why, as the terminal will."""
@@ -190,7 +148,7 @@ def _speak(
     party = process.distribute(participant(own, process.me, file.policy))
     reporter = Reporter(screen.stderr(), folder.path / "log.txt", host.quiet, host.launched)
     for remark in remarks({process.me: party.data.columns}, party.data.labels):
-        reporter.say(remark)
+        reporter(Notice(process.me, 0, remark))
     try:
         return take_part(party, host.address, host.keyring, folder, line, [reporter])
     except StoppedError as stop:

@@ -29,11 +29,9 @@ from colonnade.job.party_file import PartyFile, find_party, load_party, own_job
 from colonnade.job.records import Job
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
-    from colonnade.run.launch import OnSaid
-    from colonnade.run.processes import Said
+    from colonnade.record.events import Event, Subscriber
 
 
 def launch(
@@ -77,7 +75,7 @@ def launch(
     if out is not None and not quiet and launching.finished(out, record):
         screen.stderr().print(f"this job is complete; its result is in {out}")
     kept = "" if out is None else f"; the same command goes on from what is saved in {out}"
-    with stopping(kept) as stopped, parties_shown(record.parties, quiet) as on_said:
+    with stopping(kept) as stopped, parties_shown(record.parties, quiet) as observer:
         run = launching.launch(
             record,
             out=out,
@@ -85,7 +83,7 @@ def launch(
             keys=keys,
             emulate=emulate,
             threads=threads,
-            on_said=on_said,
+            observers=[observer],
             should_stop=stopped,
         )
     _show(run, as_json)
@@ -119,25 +117,32 @@ def stopping(kept: str) -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def parties_shown(parties: Iterable[str], quiet: bool, title: str = "") -> Iterator[OnSaid]:
-    """Shows what parties say: on a terminal a line for each with its last words, else every line
-    that is not merely how far it is."""
+def parties_shown(parties: Iterable[str], quiet: bool, title: str = "") -> Iterator[Subscriber]:
+    """Shows what happens at the parties: on a terminal a line for each that says what it does now,
+    else every line that is not merely how far it is."""
+    from colonnade.cli import screen
+    from colonnade.cli.narrator import Narrator
+
     console = screen.stderr()
+    narrators = {name: Narrator() for name in parties}
+    last = dict.fromkeys(narrators, "starts")
+
+    def tell(event: Event) -> None:
+        line = narrators[event.party].line(event)
+        if line is not None and line.shown:
+            last[event.party] = line.text
+        if line is not None and line.printed and not console.is_terminal:
+            console.print(f"{event.party}: {line.text}")
+
     if quiet:
-        yield lambda said: None
+        yield lambda event: None
     elif not console.is_terminal:
-        yield lambda said: _print(console, said)
+        yield tell
     else:
         from rich.live import Live
 
-        last = dict.fromkeys(parties, "starts")
         with Live(console=console, transient=True, get_renderable=lambda: _lines(title, last)):
-            yield lambda said: last.update({said.name: said.text})
-
-
-def _print(console: Console, said: Said) -> None:
-    if said.is_error:
-        console.print(f"{said.name}: {said.text}")
+            yield tell
 
 
 def _lines(title: str, last: dict[str, str]) -> Table:

@@ -22,7 +22,7 @@ from colonnade.net.detector import FailureDetector, alarm
 from colonnade.net.link import Emulation
 from colonnade.net.session import Session
 from colonnade.party.world import NAMES, UNCHARGED, Over, Regrouped, Work
-from colonnade.record.events import Event
+from colonnade.record.events import Event, Worked
 from colonnade.record.timeline import Timeline
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Message
@@ -230,7 +230,9 @@ class NetworkWorld(Connections):
             result = self._compute_thread.run_inline(work, kind)
         else:
             result = await self._compute_thread.run(work, kind)
-        self.timeline.add(NAMES[kind], began_ns, self.now())
+        ended_ns = self.now()
+        self.timeline.add(NAMES[kind], began_ns, ended_ns)
+        self.tell(Worked(self.me, began_ns, NAMES[kind], ended_ns))
         return result
 
     async def _yield_to_io(self) -> None:

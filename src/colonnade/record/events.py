@@ -209,4 +209,17 @@ ENDS = {"end": "all rounds are done", "target": "the target is reached"}
 """How a job may end well, in words."""
 
 
+class Worked(Event, frozen=True):
+    """The party has done a piece of work, which began at `time_ns`."""
+
+    kind: str
+    """As in the timeline: `forward`, `backward`, `aggregate`, …"""
+    ended_ns: int
+
+
+EVENTS: tuple[type[Event], ...] = (
+    *(RoundDone, Evaluated, Tested, Notice, Recorded, Started, Connected, Disconnected, PeerLeft),
+    *(PeerFailed, Refused, Waiting, Resumed, Saved, Finished, Worked),
+)
+"""All kinds."""
 Subscriber = Callable[[Event], None]

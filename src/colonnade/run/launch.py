@@ -6,11 +6,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Union
 
+import msgspec
 import pyarrow.parquet as pq
 from safetensors import SafetensorError
 
@@ -20,6 +23,7 @@ from colonnade.job.files import dumps
 from colonnade.job.party_file import PartyFile, own_job
 from colonnade.job.records import Job
 from colonnade.net.link import Emulation
+from colonnade.record.events import EVENTS, Event, Notice, Subscriber
 from colonnade.record.folder import check_folder
 from colonnade.record.history import Row
 from colonnade.record.metrics import METRICS
@@ -39,8 +43,6 @@ LISTEN_S = 0.2
 GRACE_S = 3.0
 """How long the others may take to end by themselves when one party has failed. Where one has
 stopped they save what they have, and may take as long as for a goodbye (`timeouts.finish`)."""
-OnSaid = Callable[[Said], None]
-"""Is told every line that a party writes."""
 
 
 def launch(
@@ -51,7 +53,7 @@ def launch(
     keys: str | Path | None = None,
     emulate: str | None = None,
     threads: int = 1,
-    on_said: OnSaid | None = None,
+    observers: Sequence[Subscriber] = (),
     should_stop: Callable[[], bool] | None = None,
 ) -> Run:
     """Train a job with every party in a process of its own, connected over mTLS on loopback.
@@ -68,7 +70,7 @@ def launch(
             run only.
         emulate: a slower line than this computer's, as in `"latency=50ms,rate=300mbit"`.
         threads: of torch, for each party.
-        on_said: is told every line that a party writes.
+        observers: functions that are told every event of every party, as in `simulate`.
         should_stop: asked now and then; when true, all parties save what they have and end.
 
     Example:
@@ -99,7 +101,7 @@ with colonnade keys issue nowhere --party clinic
                 name: [*JOIN, *own, *options, "--out", str(own_folder(folder, name))]
                 for name, own in given.items()
             }
-            _Launched(job, folder, on_said, should_stop).run(commands, threads)
+            _Launched(job, folder, observers, should_stop).run(commands, threads)
         try:
             run = combine(folder, job)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -141,7 +143,7 @@ class _Launched:
 
     job: Job
     folder: Path
-    on_said: OnSaid | None
+    observers: Sequence[Subscriber]
     should_stop: Callable[[], bool] | None
     last_words: dict[str, str] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
@@ -173,8 +175,9 @@ class _Launched:
     def _hear(self, said: Said) -> None:
         if said.is_error:
             self.last_words[said.name] = said.text
-        if self.on_said is not None:
-            self.on_said(said)
+        event = read_event(said)
+        for observer in self.observers:
+            observer(event)
 
     def _stop(self, children: Children) -> None:
         """The active party brings everybody to a barrier, and who is left then has not begun."""
@@ -208,6 +211,27 @@ class _Launched:
     def _blames(self, sentence: str) -> bool:
         """Whether a party only tells what became of another."""
         return any(sentence.startswith(f"{name} ") for name in self.job.parties)
+
+
+_EVENTS = msgspec.json.Decoder(Union[EVENTS])  # noqa: UP007 - it is made of a list
+
+
+def read_event(said: Said) -> Event:
+    """What a party's process has said: an event where it is one, else whatever it printed.
+
+    >>> line = '{"type":"Connected","party":"lab","time_ns":7,"peer":"bank"}'
+    >>> read_event(Said("lab", line, False))
+    Connected(party='lab', time_ns=7, peer='bank', more='')
+    >>> read_event(Said("insurer", line, False)).party
+    'insurer'
+    """
+    if not said.is_error:
+        # A model of a party's own may print what it likes.
+        with suppress(msgspec.MsgspecError):
+            event: Event = _EVENTS.decode(said.text)
+            if event.party == said.name:
+                return event
+    return Notice(said.name, 0, said.text)
 
 
 def combine(folder: Path, job: Job) -> Run:

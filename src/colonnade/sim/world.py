@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from colonnade.errors import BreachError, PartyError
 from colonnade.job.records import Costs
 from colonnade.party.world import NAMES, UNCHARGED, Work
-from colonnade.record.events import Event
+from colonnade.record.events import Event, Worked
 from colonnade.sim.links import Trace
 from colonnade.units import duration_ns
 from colonnade.wire.codec import Codec
@@ -164,6 +164,8 @@ class SimulatedWorld:
         if ns:
             self.busy_ns += ns
             self.spans.append((NAMES[kind], start, start + ns))
+            if self._kernel.subscribers:
+                self.tell(Worked(self.me, start, NAMES[kind], start + ns))
             if not self._kernel.jump(start + ns):
                 self._kernel.wake_at(start + ns, self)
                 await _suspend()
