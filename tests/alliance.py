@@ -60,7 +60,7 @@ kind = "split"
 hidden = [32]
 """
 LOADED = ["torch", "torch._dynamo", "pyarrow.parquet", "safetensors.torch", "sklearn.datasets"]
-LOADED += ["colonnade.cli.joined", "colonnade.run.join", "colonnade.run.participant"]
+LOADED += ["colonnade.cli.join", "colonnade.cli.reporter", "colonnade.run.join"]
 
 
 def _run(words: Sequence[str], output: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.cli import main
-from colonnade.cli.joined import Reporter
+from colonnade.cli.reporter import Reporter
 from colonnade.errors import AbsentError, BreachError, ColonnadeError, WireError
 from colonnade.record.chain import Chain
 from colonnade.record.checkpoints import CheckpointError, FileStore

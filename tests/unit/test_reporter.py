@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from colonnade.cli.joined import Reporter, show
+from colonnade.cli.join import show
+from colonnade.cli.reporter import Reporter
 from colonnade.errors import FailedError
 from colonnade.record.events import Notice
 from colonnade.run.join import Joined

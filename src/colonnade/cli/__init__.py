@@ -16,15 +16,16 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli.compare import compare
 from colonnade.cli.demo import demo
 from colonnade.cli.join import join, stop
 from colonnade.cli.keys import keys
 from colonnade.cli.launch import launch
 from colonnade.cli.ledger import ledger
 from colonnade.cli.listing import jobs, methods
-from colonnade.cli.many import compare, sweep
 from colonnade.cli.reproduce import reproduce
 from colonnade.cli.simulate import simulate
+from colonnade.cli.sweep import sweep
 from colonnade.errors import ColonnadeError, nearest
 from colonnade.record.chain import printable
 

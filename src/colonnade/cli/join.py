@@ -5,22 +5,42 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from colonnade.cli import screen
 from colonnade.cli.keys import certificate_files
 from colonnade.cli.options import Allow, JobName, Json, MethodName, Quiet, Sets
-from colonnade.errors import FailedError, JobError, RequestError
+from colonnade.errors import ColonnadeError, FailedError, JobError, RequestError, StoppedError
 from colonnade.job.files import changed, read_source, with_sets
-from colonnade.job.party_file import PartyFile, exposure, find_own, find_party, load_party, own_job
+from colonnade.job.party_file import (
+    PartyFile,
+    draw_seed,
+    exposure,
+    find_own,
+    find_party,
+    load_party,
+    own_job,
+)
 from colonnade.job.records import Job
+from colonnade.job.terms import identity, terms
 from colonnade.job.trust import check_taken, taken_from_job
+from colonnade.record.table import run_table
+from colonnade.wire.fault import Fault
 
 if TYPE_CHECKING:
+    from colonnade.cli.reporter import Reporter
+    from colonnade.learn.participant import Participant
     from colonnade.net.runner import Address
+    from colonnade.record.party_folder import PartyFolder
+    from colonnade.run.join import Joined
+    from colonnade.run.workers import PartyProcess
     from colonnade.tls.identity import Identity
     from colonnade.tls.keyring import Keyring
 
@@ -123,15 +143,139 @@ def join(
         show_dry_run(own, me, file, as_json, line)
         return
     _check_ends(own, me, listen, connect)
-    from colonnade.cli import joined
-
-    folder = out or Path("runs") / f"{own.name}-{me}"
-    address = _address(listen, connect, file)
-    keyring = _keyring(own, me, file, party or find_party(job, me), keys)
-    host = joined.Host(address, keyring, folder, emulate, threads, quiet, launched, restart)
-    result = joined.run(own, me, file, host)
+    result = _take_part(
+        own,
+        me,
+        file,
+        out or Path("runs") / f"{own.name}-{me}",
+        address=_address(listen, connect, file),
+        keyring=_keyring(own, me, file, party or find_party(job, me), keys),
+        emulate=emulate,
+        threads=threads,
+        restart=restart,
+        reporter=partial(_reporter, quiet, launched),
+    )
     if result is not None:
-        joined.show(result, as_json, quiet or launched)
+        show(result, as_json, quiet or launched)
+
+
+def _reporter(quiet: bool, launched: bool, folder: PartyFolder) -> Reporter:
+    from colonnade.cli.reporter import Reporter
+
+    return Reporter(screen.stderr(), folder.path / "log.txt", quiet, launched)
+
+
+def _take_part(
+    job: Job,
+    me: str,
+    file: PartyFile,
+    out: Path,
+    *,
+    address: Address,
+    keyring: Keyring,
+    emulate: str | None,
+    threads: int,
+    restart: bool,
+    reporter: Callable[[PartyFolder], Reporter],
+) -> Joined | None:
+    """Take part, telling what happens; None in a process that only computed for another."""
+    import torch
+
+    # The first optimizer would import this, which takes a second, when the others wait already.
+    import torch._dynamo
+
+    from colonnade.net.link import Emulation
+    from colonnade.record.party_folder import PartyFolder, set_aside
+    from colonnade.run.join import Joined, take_part
+    from colonnade.run.workers import start_group
+
+    torch.set_num_threads(threads)
+    line = None if emulate is None else Emulation.parse(emulate)
+    with start_group(job, me) as process:
+        if process.is_worker:
+            process.work()
+            return None
+        if restart and (aside := set_aside(out)) is not None:
+            screen.stderr().print(f"begins anew; what {out} held is in {aside}")
+        with closing(PartyFolder(out)) as folder:
+            party = _ready(process, file, folder)
+            if party is None:
+                screen.stderr().print(f"this job is complete; its result is in {folder.path}")
+                return Joined("complete", folder.path, folder.rounds)
+            with _told(party, reporter(folder)) as told:
+                return take_part(party, address, keyring, folder, line, [told])
+
+
+def _ready(process: PartyProcess, file: PartyFile, folder: PartyFolder) -> Participant | None:
+    """The party with its data; None if its part is done."""
+    from colonnade.run.naming import check_names
+    from colonnade.run.setup import participant
+
+    job, me = process.job, process.me
+    composition = check_names(job, [me]).composition()
+    folder.refuse_others(me, identity(terms(job, composition)))
+    if folder.is_complete:
+        return None
+    return process.distribute(participant(_seeded(job, me, folder), me, file.policy))
+
+
+@contextmanager
+def _told(party: Participant, reporter: Reporter) -> Iterator[Reporter]:
+    """Tells what is odd about the data first, and last why the party ended before the job did."""
+    from colonnade.data.scale import remarks
+    from colonnade.record.events import Notice
+
+    for remark in remarks({party.me: party.data.columns}, party.data.labels):
+        reporter(Notice(party.me, 0, remark))
+    try:
+        yield reporter
+    except StoppedError as stop:
+        reporter.ended(str(stop))
+        raise StoppedError(f"{stop}; the same command goes on from there") from None
+    except ColonnadeError as error:
+        reporter.ended(str(error))
+        raise
+    finally:
+        reporter.close()
+
+
+def _seeded(job: Job, me: str, folder: Any) -> Job:
+    """A party without a secret seed draws one, once."""
+    own = job.parties[me]
+    if own.seed is None:
+        own = msgspec.structs.replace(own, seed=folder.remember("seed", draw_seed()))
+    return msgspec.structs.replace(job, parties=job.parties | {me: own})
+
+
+def show(result: Joined, as_json: bool, quiet: bool) -> None:
+    """The result, for people or for programs; what did not end well is said last."""
+    if as_json:
+        summary = result.run.summary() if result.run is not None else {}
+        screen.show_json(
+            {
+                "status": result.status,
+                "rounds": result.rounds,
+                "folder": str(result.folder),
+                "differences": result.differences,
+                **summary,
+            }
+        )
+    elif not quiet:
+        if result.run is not None:
+            screen.show(run_table(result.run.summary()))
+        screen.show(
+            f"{result.status} after {result.rounds} rounds; the run folder is {result.folder}"
+        )
+    for sentences in result.differences.values():
+        for sentence in sentences:
+            screen.stderr().print(sentence)
+    if result.status == "diverged":
+        fault = result.fault or Fault("")
+        why = f" ({fault})" if fault.said else ""
+        cure = "see to what that party sends" if fault.sender else "lower the learning rates"
+        raise FailedError(f"the training diverged{why}: {cure}")
+    if any(result.differences.values()):
+        raise FailedError("the ledgers of both ends differ: see reconciliation.json")
 
 
 def _settle_in(threads: int, launched: bool) -> None:

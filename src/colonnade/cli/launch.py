@@ -121,7 +121,7 @@ def parties_shown(parties: Iterable[str], quiet: bool, title: str = "") -> Itera
     """Shows what happens at the parties: on a terminal a line for each that says what it does now,
     else every line that is not merely how far it is."""
     from colonnade.cli import screen
-    from colonnade.cli.narrator import Narrator
+    from colonnade.cli.reporter import Narrator
 
     console = screen.stderr()
     narrators = {name: Narrator() for name in parties}

@@ -53,6 +53,9 @@ Json = Annotated[
     typer.Option("--json", help="Print JSON, and nothing else, on standard output."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Seeds = Annotated[
+    str, typer.Option(metavar="N,N,N", help="Train with each of these seeds: --seeds 0,1,2.")
+]
 Workers = Annotated[
     int | None,
     typer.Option(metavar="N", help="How many runs go side by side; by default one on each core."),

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from colonnade.errors import StoppedError
 from colonnade.record.chain import printable
 from colonnade.record.table import plain, trimmed
 
@@ -87,3 +88,19 @@ def ctrl_c(*others: signal.Signals) -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def ended_by_signal(kept: str) -> Iterator[None]:
+    """Ctrl-C becomes a sentence; a polite kill ends the workers too, and not only us."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise StoppedError(f"interrupted{kept}") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -93,7 +93,6 @@ class TorchActive(TorchLearner):
         return None
 
     def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
-        """A gradient in the method's encoding."""
         use = Occasion(exchange.round, exchange.rows)
         return Gradient(exchange.round, self._out[peer].pack(exchange.answer[peer], use), signal)
 
@@ -112,7 +111,6 @@ class TorchActive(TorchLearner):
         return {peer: table.index_select(0, index) for peer, table in self._tables.items()}
 
     def take_upload(self, peer: str, message: Upload) -> int:
-        """Into the table."""
         table, rows = self._tables[peer], math.prod(message.tensor.shape[:1])
         embedding = self._received(message.tensor, (rows, self._widths[peer]), peer)
         if not rows or not 0 <= message.start <= len(table) - rows:
@@ -196,11 +194,9 @@ class TorchActive(TorchLearner):
         self._trainer.step(round)
 
     def forget(self) -> None:
-        """Drop the gradients of the top model."""
         self._trainer.forget()
 
     def capture(self) -> dict[str, nn.Module]:
-        """Copies of the models in evaluation mode."""
         return {part: copy.deepcopy(module) for part, module in self._modules.items()}
 
     def score(

@@ -88,18 +88,15 @@ class NullLearner:
         """Nothing to remember."""
 
     def weights(self) -> dict[str, Any]:
-        """No weights."""
         return {}
 
     def best_weights(self) -> None:
         """No weights."""
 
     def state(self) -> Tree:
-        """What was done, and what the encoders remember."""
         return moved(self._memory(), "cpu", copy=True)
 
     def restore(self, state: Tree) -> None:
-        """Go on from there."""
         self._remember(moved(state, "cpu", copy=True))
 
     def _memory(self) -> dict[str, Tree]:
@@ -115,7 +112,6 @@ class NullPassive(NullLearner):
     """Sends embeddings of the right size and learns nothing."""
 
     def upload(self, start: int, rows: int) -> Packed:
-        """As many rows as there are."""
         some = min(rows, self._sizes.rows["train"] - start)
         embedding = torch.zeros(some, self.width, dtype=self._sizes.dtype)
         return self._outbound.stage("upload").pack(embedding)
@@ -127,11 +123,9 @@ class NullPassive(NullLearner):
         """Nothing to learn."""
 
     def backward(self, exchange: Exchange) -> None:
-        """Note the round."""
         self.applied.append(exchange.round)
 
     def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
-        """Embeddings of the right size."""
         rows, encoding = self._sizes.rows[split], self._encoding
         out = self._outbound.stage("evaluation", None if self._sizes.evaluates_plain else encoding)
         template = Template(out, self.width, self._sizes.dtype)
@@ -182,7 +176,6 @@ class NullActive(NullLearner):
         return Labels(labels, (weights,) if self._sizes.weighted else ())
 
     def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
-        """A gradient, or a snapshot, of the right size."""
         if not self._snapshots:
             return Gradient(exchange.round, self._gradients[peer].packed(exchange), signal)
         embeddings, top = exchange.answer
@@ -194,7 +187,6 @@ class NullActive(NullLearner):
         """Nothing to read."""
 
     def take_upload(self, peer: str, message: Upload) -> int:
-        """Nothing to keep."""
         return message.tensor.shape[0]
 
     def aggregate(
@@ -212,7 +204,6 @@ class NullActive(NullLearner):
         return Aggregate(loss, (embeddings, top))
 
     def backward(self, own: None, aggregate: Aggregate, round: int) -> None:
-        """Note the round."""
         self.applied.append(round)
 
     def forget(self) -> None:

@@ -67,11 +67,9 @@ class Stage:
         return plain().encode(copy) if packed.codec == "plain" else packed, copy.to(tensor.device)
 
     def state(self) -> Tree:
-        """What the encoder remembers."""
         return self._encoder.state()
 
     def restore(self, state: Tree) -> None:
-        """Go on from there."""
         self._encoder.restore(state)
 
 

@@ -69,13 +69,11 @@ class TorchLearner:
             return Forward(functional_call(bottom, copies, (x,)), copies)
 
     def prefetch(self, rows: Rows) -> None:
-        """Gather a batch before it is needed."""
         if self._columns is not None:
             self._columns.prefetch(rows)
 
     @property
     def rate(self) -> float:
-        """The trainer's."""
         return self._trainer.rate
 
     def rehearse(self, rows: Rows, part: str) -> None:
@@ -98,11 +96,9 @@ class TorchLearner:
         self._trainer.expect(updates)
 
     def keep(self, round: int) -> None:
-        """Copy the weights."""
         self._kept[round] = self.weights()
 
     def prune(self, best: int, scored: int) -> None:
-        """Drop the copies that lost."""
         self._best = best
         self._kept = {r: kept for r, kept in self._kept.items() if r == best or r > scored}
 
@@ -115,7 +111,6 @@ class TorchLearner:
         }
 
     def best_weights(self) -> Weights | None:
-        """The copy of the best round."""
         return self._kept.get(self._best)
 
     def recall(self) -> dict[str, nn.Module]:
@@ -128,15 +123,12 @@ class TorchLearner:
         return modules
 
     def end_round(self, round: int) -> None:
-        """Move the schedules on."""
         self._trainer.end_round(round)
 
     def state(self) -> Tree:
-        """A copy on the CPU."""
         return moved(self._memory(), "cpu", copy=True)
 
     def restore(self, state: Tree) -> None:
-        """Take a copy over."""
         self._remember(moved(state, "cpu", copy=True))
 
     def _memory(self) -> dict[str, Tree]:
@@ -193,14 +185,11 @@ class TorchPassive(TorchLearner):
         self._importance = self._here(state["importance"])
 
     def pack(self, exchange: Exchange) -> Packed:
-        """The embedding in the method's encoding."""
         use = Occasion(exchange.round, exchange.rows, self._importance)
         return self._out.pack(exchange.forward.embedding, use)
 
     def unpack(self, exchange: Exchange, reply: Reply) -> None:
-        """The gradient of a batch."""
-        if not isinstance(reply, Gradient):
-            raise self._breach(f"a {type(reply).__name__} where a Gradient is due")
+        assert isinstance(reply, Gradient)
         shape = len(exchange.rows), self.width
         exchange.gradient = self._received(reply.tensor, shape, self._party.job.active)
 

@@ -69,7 +69,6 @@ class SnapshotPassive(TorchPassive):
         self._sample_weights = self._here(state["weights"])
 
     def learn_labels(self, message: Labels) -> None:
-        """Keep the labels of the training rows."""
         if len(message.weights) > 1:
             raise self._breach("the weights of the rows more than once")
         due = self._objective.prepare(torch.zeros(self._party.data.train_count), self._party.dtype)
@@ -83,8 +82,7 @@ class SnapshotPassive(TorchPassive):
 
     def unpack(self, exchange: Exchange, reply: Reply) -> None:
         """The others' embeddings and the top model of a round."""
-        if not isinstance(reply, Snapshot):
-            raise self._breach(f"a {type(reply).__name__} where a Snapshot is due")
+        assert isinstance(reply, Snapshot)
         others = tuple(name for name in self._order if name != self._party.me)
         names = [name for name, _ in self._top.named_parameters()]
         if reply.parties != others or len(reply.embeddings) != len(others):
@@ -163,7 +161,6 @@ class SnapshotActive(TorchActive):
         )
 
     def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
-        """Everybody else's embedding and the top model."""
         share: Share = exchange.answer
         others = tuple(name for name in self._order if name != peer)
         embeddings = tuple(share.packed[name] for name in others)

@@ -42,11 +42,9 @@ class Template:
         return found
 
     def state(self) -> Tree:
-        """What its encoder remembers."""
         return self._stage.state()
 
     def restore(self, state: Tree) -> None:
-        """Go on from there."""
         self._stage.restore(state)
 
 

@@ -167,7 +167,6 @@ class Randomness:
         return self._states
 
     def restore(self, state: Tree) -> None:
-        """Go on from there."""
         assert (state is None) == (self._states is None)
         self._states = state
 

@@ -43,16 +43,13 @@ class NotedStore:
         self._chain.sync()
 
     def load(self, round: int) -> Tree:
-        """As it was saved."""
         return self._store.load(round)
 
     @property
     def run(self) -> str:
-        """To which they belong."""
         return self._store.run
 
     def marks(self) -> dict[int, str]:
-        """Those that are whole and sound."""
         return self._store.marks()
 
     def begin(self, run: str, attempt: str, start: int) -> None:
@@ -86,5 +83,4 @@ class PartyWorld(NetworkWorld):
         self.timeline = Timeline()
 
     def now(self) -> int:
-        """Nanoseconds since the job began."""
         return self.detector.time_ns()

@@ -1,12 +1,23 @@
-"""What a person is told of the events of a party."""
+"""What a person is told of the events of a party, on the screen and in the party's log."""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.text import Text
 
 from colonnade.record.chain import printable
 from colonnade.record.events import Evaluated, Event, RoundDone, Tested, Waiting, figures
+from colonnade.record.private import append_to_private
 from colonnade.units import NS_PER
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 LINE_EVERY_NS = 10 * NS_PER["s"]
 """Between two lines of progress, or of waiting, where there is no terminal."""
@@ -72,3 +83,59 @@ class Narrator:
         if says:
             self._waited_ns = event.time_ns
         return Line(printable(event.what), shown=True, printed=says, logged=says)
+
+
+class Reporter:
+    """Tells a person, and the party's log, what happens; or `colonnade launch`, which tells the
+    person: a line of JSON for every event."""
+
+    def __init__(self, console: Console, log: Path, quiet: bool, launched: bool = False) -> None:
+        self._console = console
+        self._log = os.fdopen(append_to_private(log), "a", buffering=1, encoding="utf-8")
+        self._log_name = log
+        self._quiet = quiet or launched
+        self._launched = launched
+        self._status = console.status("") if console.is_terminal and not self._quiet else None
+        self._narrator = Narrator()
+        if self._status is not None:
+            self._status.start()
+
+    def __call__(self, event: Event) -> None:
+        """Write what happened into the log, and show it."""
+        line = self._narrator.line(event)
+        if line is None:
+            return
+        if line.logged:
+            self._write(line.text)
+        if self._launched:
+            print(msgspec.json.encode(event).decode(), flush=True)
+        if self._status is not None and line.shown:
+            self._status.update(Text(line.text))  # Not a string: that could be markup.
+        # On a terminal the status line says what would be repeated.
+        lasting = not isinstance(event, RoundDone | Waiting)
+        if line.printed and not self._quiet and (lasting or self._status is None):
+            self._console.print(line.text)
+
+    def ended(self, sentence: str) -> None:
+        """The party ended before the job did: its log says why, as the terminal will."""
+        self._write(printable(sentence))
+
+    def _write(self, text: str) -> None:
+        """Into the log; where that cannot be, it is said once, and the party goes on without."""
+        from colonnade.net.detector import stamp
+
+        if self._log.closed:
+            return
+        try:
+            self._log.write(f"{stamp()} {text}\n")
+        except OSError as error:
+            with suppress(OSError):
+                self._log.close()
+            self._console.print(f"{self._log_name} cannot be written: {error.strerror}")
+
+    def close(self) -> None:
+        """The party has ended."""
+        if self._status is not None:
+            self._status.stop()
+        with suppress(OSError):
+            self._log.close()

@@ -1,0 +1,104 @@
+"""`colonnade compare`: several methods and seeds side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from colonnade.cli import screen
+from colonnade.cli.options import (
+    Allow,
+    JobName,
+    Json,
+    Out,
+    Quiet,
+    Seeds,
+    Sets,
+    Workers,
+    check_out,
+    read_job,
+    read_seeds,
+    split_commas,
+)
+from colonnade.errors import FailedError, JobError
+from colonnade.job.records import Job
+
+if TYPE_CHECKING:
+    from colonnade.run.compare import Comparison
+    from colonnade.run.sweep import Sweep
+
+
+def compare(
+    job: JobName,
+    methods: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,C",
+            help="The methods, each with its options: --methods fedsgd,fedbcd:updates=5. The "
+            "speed-up is against the first.",
+        ),
+    ],
+    seeds: Seeds = "0,1,2",
+    sets: Sets = None,
+    tuned: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Take each method's best settings from this sweep; a method that it has no point "
+            "of takes the best of all points (a rate tuned for one, the same for all).",
+        ),
+    ] = None,
+    out: Out = None,
+    as_json: Json = False,
+    workers: Workers = None,
+    quiet: Quiet = False,
+    allow: Allow = None,
+) -> None:
+    """Train a job with several methods and seeds, and compare what they cost.
+
+    A seed that never reaches the target is a miss: 134 s ± 5 (2/3) is the mean of two, of three.
+
+    Example: colonnade compare digits --methods fedsgd,fedbcd:updates=5 --seeds 0,1
+    """
+    from colonnade.run.sweep import Sweep
+
+    for text in sets or []:
+        if text.startswith("method."):
+            raise JobError(
+                f"--set {text} reaches no method: write it into --methods, as name:key=value"
+            )
+    named, chosen = split_commas(methods), read_seeds(seeds)
+    # The job's own method plays no part, so that it may be anything.
+    record = read_job(job, sets, named[0] if named else None, allow=allow)
+    best = None if tuned is None else Sweep.load(tuned, allow=allow or ())
+    check_out(out)
+    result = _compare(record, named, chosen, workers, best, out, quiet)
+    if as_json:
+        screen.show_json(result.to_dict())
+    else:
+        screen.show(result.table(screen.stdout().width))
+    if all(trial.bad for trial in result.trials):
+        raise FailedError(f"every run failed: {result.notes()[0]}")
+
+
+def _compare(
+    job: Job,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    workers: int | None,
+    tuned: Sweep | None,
+    out: Path | None,
+    quiet: bool,
+) -> Comparison:
+    from colonnade.cli.progress import follow_runs
+    from colonnade.run import compare as comparison
+
+    total = len(methods) * len(set(seeds))
+    kept = "" if out is None else f"; the finished runs are in {out}"
+    with screen.ended_by_signal(kept), follow_runs(screen.stderr(), total, quiet) as on_done:
+        return comparison.compare(
+            job, methods, seeds, workers=workers, tuned=tuned, out=out, on_done=on_done
+        )

@@ -1,0 +1,102 @@
+"""`colonnade sweep`: every combination of some settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from colonnade.cli import screen
+from colonnade.cli.options import (
+    Allow,
+    JobName,
+    Json,
+    MethodName,
+    Quiet,
+    Seeds,
+    Sets,
+    Workers,
+    check_out,
+    read_grid,
+    read_job,
+    read_seeds,
+)
+from colonnade.job.records import Job
+
+if TYPE_CHECKING:
+    from colonnade.run.sweep import Sweep
+
+
+def sweep(
+    job: JobName,
+    grid: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FIELD=V,V",
+            help="Values to try for a field; repeat for more fields, every combination is "
+            "trained: --grid 'parties.*.optimizer.lr=0.01,0.1' --grid train.batch_size=32,64.",
+        ),
+    ],
+    method: MethodName = None,
+    seeds: Seeds = "0",
+    sets: Sets = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The sweep's folder; by default runs/sweep-JOB."),
+    ] = None,
+    as_json: Json = False,
+    workers: Workers = None,
+    quiet: Quiet = False,
+    allow: Allow = None,
+) -> None:
+    """Train every combination of some settings, and find the best by the metric.
+
+    What was trained before is not trained again, so a sweep that was stopped goes on.
+
+    Example: colonnade sweep digits --grid 'parties.*.optimizer.lr=0.05,0.1,0.2'
+    """
+    from colonnade.run.sweep import edge_text
+
+    record = read_job(job, sets, method, allow=allow)
+    values, chosen = read_grid(grid), read_seeds(seeds)
+    folder = out or Path("runs") / f"sweep-{record.name}"
+    check_out(folder)
+    result = _sweep(record, values, chosen, folder, workers, quiet)
+    found = result.to_dict()
+    screen.show_json(found) if as_json else screen.show(result.table())
+    best = result.best()
+    if not as_json:
+        settings = " ".join(f"--set '{text}'" for text in best.sets)
+        screen.show(f"\nBest: {settings}")
+        for edge in found["at_edge"]:
+            screen.show(edge_text(edge))
+        screen.show(f"Use it: colonnade compare {job} --tuned {folder} --methods …")
+
+
+def _sweep(
+    job: Job,
+    grid: dict[str, list[object]],
+    seeds: Sequence[int],
+    folder: Path,
+    workers: int | None,
+    quiet: bool,
+) -> Sweep:
+    from colonnade.cli.progress import follow_runs
+    from colonnade.run import sweep as sweeps
+
+    console = screen.stderr()
+
+    def say(missing: int, total: int) -> None:
+        if missing < total and not quiet:
+            console.print(f"{total - missing} of {total} runs are in {folder} already")
+
+    total = len(seeds)
+    for values in grid.values():
+        total *= len(values)
+    kept = f"; the finished points are in {folder}, and the same command goes on from there"
+    with screen.ended_by_signal(kept), follow_runs(console, total, quiet) as on_done:
+        return sweeps.sweep(
+            job, grid, seeds, out=folder, workers=workers, on_plan=say, on_done=on_done
+        )
