@@ -34,7 +34,7 @@ from tests import loop
 from tests.netrun import Quiet, identities
 from tests.small import Small, small
 
-PATIENCE_S = 60
+PATIENCE_S = 250
 _numbers = itertools.count(1000)
 
 

@@ -139,13 +139,18 @@ def test_workers_end_with_a_comparison_that_is_killed(how):
         "compare", "digits", "--methods", "fedsgd", "--seeds", "0,1,2,3", "--workers", "2",
         "--set", "train.epochs=1000", "--set", "train.stop=end",
     )  # fmt: skip
-    until = time.monotonic() + 60
-    while len(workers := children(process.pid)) < 3 and time.monotonic() < until:
-        time.sleep(0.2)
-    assert len(workers) >= 3, "two workers and multiprocessing's resource tracker"
-    process.send_signal(how)
-    process.communicate(timeout=PATIENCE_S)
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_S
+    try:
+        while len(workers := children(process.pid)) < 3 and time.monotonic() < until:
+            time.sleep(0.2)
+        assert len(workers) >= 3, "two workers and multiprocessing's resource tracker"
+        process.send_signal(how)
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        process.communicate(timeout=PATIENCE_S)
+    until = time.monotonic() + PATIENCE_S
     while any(map(alive, workers)) and time.monotonic() < until:
         time.sleep(0.2)
     assert not any(map(alive, workers))

@@ -27,7 +27,7 @@ BLOCK = re.compile(
     r"^## (?P<heading>[^\n]+)$|^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S
 )
 ADDRESS = re.compile(r"(bank\.example)?:7443")
-PATIENCE_S = 100
+PATIENCE_S = 250
 VARIES = re.compile(
     r"^certificate|auc|^in all|%$|^\d{4}-|verified|\b[0-9a-f]{12}\b|Evaluate |Finish|^all "
     r"|after round|the end of round|on the test rows"

@@ -31,6 +31,7 @@ FIGURES = (
 SLOW = (
     rf"waiting for {WORD}(, {WORD})*: .+, (not heard yet|last heard \d+ s ago), gives up in \d+ s",
     r"round \d+ of \d+.*",
+    rf"127\.0\.0\.1:\d+: nobody listens at the address of {WORD}: see whether {WORD} has started",
 )
 """Only where the machine is busy; such lines may come again, with other figures."""
 RETURN = (

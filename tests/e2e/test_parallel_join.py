@@ -17,7 +17,7 @@ SETS = [
     "train.evaluate_every=never",
     "parties.*.seed=7",
 ]
-LIMIT_S = 110
+LIMIT_S = 250
 
 
 def command(me, *where):
@@ -56,6 +56,7 @@ def test_a_party_of_two_processes_learns_the_same(tmp_path):
     finally:
         for process in running.values():
             process.kill()
+            process.communicate()
     alone = simulate(load("digits", SETS))
     for me, weights in alone.weights.items():
         spread = load_file(tmp_path / me / "last.safetensors")

@@ -22,7 +22,7 @@ grpc = tls.secure_grpc()
 
 METHOD = "/colonnade.Wire/Stream"
 ODD = "Telco_" + "x" * 58
-PATIENCE_S = 20
+PATIENCE_S = 250
 
 
 @pytest.fixture(scope="module")
