@@ -29,5 +29,5 @@ def test_a_published_job_states_its_models_and_optimizers(name):
 def test_the_papers_with_a_linear_top_keep_it():
     method = flexvfl_stragglers.METHODS["Flex-VFL"]
     jobs = [cvfl_bytes.FULL.job(0.1), cvfl_bytes.QUICK.job(0.1)]
-    jobs.append(flexvfl_stragglers._stragglers(1, method, 0.1, seed=0))
+    jobs.append(flexvfl_stragglers._stragglers(1, method, 0.1))
     assert all(job.top.kind == "split" and job.top.hidden == [] for job in jobs)
