@@ -25,7 +25,9 @@ class Template:
 
     def packed(self, exchange: Exchange, importance: torch.Tensor | None = None) -> Packed:
         """The tensor of an exchange; a plain one is always the same."""
-        return self._pack(len(exchange.rows), Occasion(exchange.round, exchange.rows, importance))
+        rows = len(exchange.rows)
+        found = self._packed.get(rows)
+        return found or self._pack(rows, Occasion(exchange.round, exchange.rows, importance))
 
     def piece(self, rows: int, round: int) -> Packed:
         """A piece of an evaluation."""

@@ -132,7 +132,7 @@ class Active(ActiveWork):
     async def _drain(self) -> None:
         """Take in everything that is here."""
         while self.world.pending():
-            await self.receive()
+            self.take(await self.world.receive())
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         return {
@@ -157,12 +157,14 @@ class Active(ActiveWork):
                 f"{sender} sent round {message.round + 1}, and {view.answered[sender] + 1} have a "
                 f"reply: the method lets {most} be in flight",
             )
-        self.barrier.mark(sender, message)
+        if message.round >= self.checkpoint_rounds.next:
+            self.barrier.mark(sender, message)
         view.arrived[sender] = message.round
         self.inbox[sender, message.round] = message.tensor
 
     def _take_status(self, sender: str, message: Status) -> None:
-        self.barrier.mark(sender, message)
+        if message.round >= self.checkpoint_rounds.next:
+            self.barrier.mark(sender, message)
         most, due = self.method.local.updates_max, self.view.arrived[sender] + 1
         if message.updates > most or message.round != due:
             raise BreachError(
@@ -180,7 +182,8 @@ class Active(ActiveWork):
     def _take_leave(self, sender: str, message: Leave) -> None:
         if sender in self.barrier.leaving:
             raise not_due(sender, message)
-        self.barrier.mark(sender, message)
+        if message.round >= self.checkpoint_rounds.next:
+            self.barrier.mark(sender, message)
         self.barrier.leaving.append(sender)
 
     def _take_finish(self, sender: str, message: Finish) -> None:
@@ -248,7 +251,7 @@ class Active(ActiveWork):
             if self.idle_round != view.round:
                 self.idle_round = view.round
                 self.method.window.on_first_idle(view)
-            await self.receive()
+            self.take(await self.world.receive(waiting_for=self.waiting_for))
         return False
 
     def _ripe(self) -> bool:

@@ -31,11 +31,10 @@ class CheckpointBarrier:
         """Who wants to leave and has no barrier planned for it yet."""
 
     def mark(self, sender: str, message: Message) -> None:
-        """A message was received: note what the ledger was before it, if it is the sender's first
-        of a round beyond the barrier."""
-        program, round = self._program, getattr(message, "round", -1)
-        beyond = round >= program.checkpoint_rounds.next and program.method.quorum.in_step
-        if beyond and sender not in self._marks:
+        """A message of a round beyond the barrier was received: note what the ledger was before it,
+        if it is the sender's first."""
+        program = self._program
+        if sender not in self._marks and program.method.quorum.in_step:
             self._marks[sender] = program.world.ledger.before(sender, type(message))
 
     def accept(self, sender: str) -> None:

@@ -67,8 +67,11 @@ class TrainingLoop:
         raise NotImplementedError
 
     async def receive(self) -> None:
-        """Wait for one message and take it in, or refuse it in a sentence that names its sender."""
-        received = await self.world.receive(waiting_for=self.waiting_for)
+        """Wait for one message and take it in."""
+        self.take(await self.world.receive(waiting_for=self.waiting_for))
+
+    def take(self, received: tuple[str, Message] | None) -> None:
+        """Take in a message, or refuse it in a sentence that names its sender."""
         assert received is not None
         sender, message = received
         handler = self._handlers.get(type(message))

@@ -88,7 +88,7 @@ class Passive(TrainingLoop):
     async def _drain(self) -> None:
         """Take in everything that is here."""
         while self.world.pending() and not self._saves_next():
-            await self.receive()
+            self.take(await self.world.receive())
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         return {
@@ -180,7 +180,7 @@ class Passive(TrainingLoop):
         else:
             if self.learner.prefetches and self._may_send():
                 self.learner.prefetch(self.agreement.plan.batch(view.sent))
-            await self.receive()
+            self.take(await self.world.receive(waiting_for=self.waiting_for))
         return False
 
     def _saves_next(self) -> bool:

@@ -6,7 +6,7 @@ to go on after a crash, to count what crosses and to part is the session's, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from colonnade.party.kinds import Kinds
@@ -54,7 +54,7 @@ class Program(Protocol):
         """Build all that it needs, as it is before its first step."""
         ...
 
-    async def run(self, world: World) -> Any:
+    def run(self, world: World) -> Coroutine[Any, Any, Any]:
         """Go through it to the end; what came out."""
         ...
 

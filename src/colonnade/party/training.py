@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -147,8 +147,8 @@ class Training:
         """What the party has at this instant."""
         return self._begun().outcome(reason)
 
-    async def run(self, world: World) -> Outcome:
-        return await self._begun().run()
+    def run(self, world: World) -> Coroutine[Any, Any, Outcome]:
+        return self._begun().run()
 
     def state(self) -> Tree:
         loop = self._begun()

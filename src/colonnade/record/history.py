@@ -39,15 +39,16 @@ class History:
 
     def __call__(self, event: Event) -> None:
         """Take down what the active party tells."""
-        match event:
-            case RoundDone(round=round, time_ns=time_ns, loss=float(loss)):
-                self._rounds.append((round + 1, time_ns / 1e9, loss))
-                if not round % PACK_EVERY:
+        # Every round comes here: tests of the type are quicker than patterns.
+        if isinstance(event, RoundDone):
+            if event.loss is not None:
+                self._rounds.append((event.round + 1, event.time_ns / 1e9, event.loss))
+                if not event.round % PACK_EVERY:
                     self._rounds.pack()
-            case Evaluated():
-                self.evaluations.append(self._row(event))
-            case Tested(round=round, measured=measured):
-                self.test = {"round": round + 1, **measured}
+        elif isinstance(event, Evaluated):
+            self.evaluations.append(self._row(event))
+        elif isinstance(event, Tested):
+            self.test = {"round": event.round + 1, **event.measured}
 
     def _row(self, event: Evaluated) -> Row:
         """`loss` is the mean over the rounds since the last evaluation."""

@@ -187,7 +187,9 @@ class NullTraining(Training):
         return self.sizes.known.welcome(self.hello, self.agreement.widths)
 
     def build(self, world: World, welcome: Welcome) -> Active | Passive:
-        begun, own = replace(self.agreement, start=welcome.start), self.agreement.methods
+        begun, own = self.agreement, self.agreement.methods
+        if welcome.start != begun.start:
+            begun = replace(begun, start=welcome.start)
         if not self.leads:
             learner = NullPassive(self.me, own[self.me], self.sizes)
             return Passive(world, begun, learner, self.store)
