@@ -51,7 +51,7 @@ class JobError(RequestError):
 
 
 class RefusedError(JobError):
-    """Another party refused this one as they greeted: it knows why, and goes on without it."""
+    """Another party refused this one in the handshake: it knows why, and goes on without it."""
 
 
 class DataError(RequestError):

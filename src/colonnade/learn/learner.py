@@ -1,7 +1,7 @@
 """What a party program asks of a model: go forward, go backward, measure, remember.
 
 The programs decide *when*; a learner knows *how*. `TorchPassive` and `TorchActive` train torch
-modules (`torch_passive.py`, `torch_active.py`). `NullPassive` and `NullActive` (`null.py`) send
+modules (`passive.py`, `active.py`). `NullPassive` and `NullActive` (`null.py`) send
 messages of the same size and learn nothing, where only the clock or the traffic matters.
 """
 

@@ -55,9 +55,20 @@ class Training:
         self._ready = ready
 
     @classmethod
-    def of(cls, party: Participant, *more: Any) -> Training:
-        """Of a party that is ready."""
-        return cls(party.job, party.me, party.method, lambda: party, *more)
+    def of(
+        cls,
+        party: Participant,
+        store: Store | None = None,
+        keep: Callable[[Outcome], None] = lambda outcome: None,
+    ) -> Training:
+        """Of a party that is ready.
+
+        >>> from colonnade.job import load
+        >>> from colonnade.run.setup import prepare
+        >>> Training.of(prepare(load("digits"))["lab"]).kinds.names()
+        (['Embedding', 'EvaluationEmbedding'], ['Gradient', 'Evaluate'])
+        """
+        return cls(party.job, party.me, party.method, lambda: party, store, keep)
 
     @cached_property
     def party(self) -> Participant:

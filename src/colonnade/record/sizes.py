@@ -13,7 +13,7 @@ from colonnade.wire.messages import Hello, Welcome
 
 @dataclass(frozen=True)
 class Known:
-    """What the parties say of rows and labels as they greet, beside their number."""
+    """What the parties say of rows and labels in the handshake, beside their number."""
 
     fingerprint: str = ""
     task: str = ""
@@ -49,4 +49,4 @@ class Sizes:
     evaluates_plain: bool = False
     """Whether embeddings for evaluations are sent as they are."""
     known: Known = field(default_factory=Known)
-    """What the parties say of rows and labels as they greet."""
+    """What the parties say of rows and labels in the handshake."""

@@ -133,7 +133,7 @@ def links(me: Participant, emulation: Emulation | None = None) -> dict[str, Link
 
 
 class LinkedWorld(SimulatedWorld):
-    """A simulated world in which greeting and evaluation take their time on the link too."""
+    """A simulated world in which the handshake and evaluation take their time on the link too."""
 
     async def send(self, to: str, message: Message) -> None:
         """As over a network: nothing arrives at once."""
