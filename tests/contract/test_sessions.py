@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 import torch
 
@@ -15,7 +14,20 @@ from colonnade.party.training import Training
 from colonnade.run.setup import prepare
 from colonnade.sim.kernel import Simulator
 from colonnade.testing.lossy import LossyWorld
-from colonnade.wire.messages import Hello, Upload, Welcome
+from colonnade.wire.messages import (
+    Barrier,
+    Embedding,
+    Evaluate,
+    EvaluationEmbedding,
+    Finish,
+    Gradient,
+    Hello,
+    Labels,
+    Snapshot,
+    Status,
+    Upload,
+    Welcome,
+)
 from tests.netrun import run_programs
 from tests.small import small, with_network
 
@@ -143,7 +155,53 @@ def test_who_has_another_program_is_told_so():
     told["p0"] = told["p0"][1:]
     with pytest.raises(Exception, match="has another job"):
         in_simulator(case, told)
-    assert msgspec.structs.asdict(told["p1"][0].hello)["digest"] == "count"
+
+
+def test_an_active_party_cannot_lead_on_before_the_parties_are_done():
+    case = small(2, rounds=2)
+    told = sequences(case)
+    simulator = Simulator(case.job)
+    active = simulator.worlds["p1"]
+    send = active.send
+
+    async def hasty(to, message):
+        await send(to, Finish(0, -1, "end") if isinstance(message, Barrier) else message)
+
+    active.send = hasty
+    started = {name: run_session(simulator.worlds[name], own) for name, own in told.items()}
+    with pytest.raises(BreachError, match="p1 went on before the parties were done"):
+        simulator.run(started)
+
+
+KINDS = {
+    Gradient: lambda: Gradient(0, PACKED, 0),
+    Snapshot: lambda: Snapshot(0, (), (), (), 0),
+    Labels: lambda: Labels(PACKED, ()),
+    Embedding: lambda: Embedding(0, PACKED),
+    Upload: lambda: Upload(0, PACKED),
+    Status: lambda: Status(0, 1),
+    Evaluate: lambda: Evaluate(0, 0, ("validation",), -1, -1),
+    EvaluationEmbedding: lambda: EvaluationEmbedding(0, "validation", 0, PACKED),
+}
+PACKED = plain().encode(torch.zeros(1, 1))
+
+
+@pytest.mark.parametrize("method", ["fedsgd", "cvfl", "vafl", "sync_min"])
+@pytest.mark.parametrize("me", ["p0", "p1"])
+def test_a_kind_that_a_program_does_not_name_is_a_breach(method, me):
+    """Whatever a deviating party sends, of either role: what was not agreed on is not looked at."""
+    case = small(2, rounds=2, method={"name": method}, labels="shared", evaluate_every="never")
+    parties = prepare(case.job, case.data, case.modules)
+    trainings = {name: Training.of(party) for name, party in parties.items()}
+    welcome = trainings["p1"].welcome({"p0": trainings["p0"].hello})
+    training, world = trainings[me], Simulator(case.job).worlds[me]
+    training.begin(world, welcome)
+    (peer,) = world.peers
+    others = KINDS.keys() - set(training.kinds.accepts)
+    assert others and Evaluate in others and EvaluationEmbedding in others
+    for kind in others:
+        with pytest.raises(BreachError, match=f"{peer} sent a message that is not due, of kind"):
+            training.loop.take((peer, KINDS[kind]()))
 
 
 def test_who_crashes_in_a_later_program_takes_nobody_back_to_an_earlier_one():

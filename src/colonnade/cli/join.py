@@ -16,7 +16,7 @@ import typer
 
 from colonnade.cli import screen
 from colonnade.cli.keys import certificate_files
-from colonnade.cli.options import Allow, JobName, Json, MethodName, Quiet, Sets
+from colonnade.cli.options import Allow, JobName, Json, MethodName, Quiet, Sets, check_threads
 from colonnade.errors import ColonnadeError, FailedError, JobError, RequestError, StoppedError
 from colonnade.job.files import changed, read_source, with_sets
 from colonnade.job.party_file import (
@@ -84,6 +84,9 @@ Restart = Annotated[
 ]
 
 
+CommonSeed = Annotated[int | None, typer.Option(help="The job's seed; the same at all parties.")]
+
+
 def join(
     job: JobName,
     me: Me,
@@ -105,9 +108,7 @@ def join(
     out: RunFolder = None,
     restart: Restart = False,
     method: MethodName = None,
-    seed: Annotated[
-        int | None, typer.Option(help="The job's seed; the same at all parties.")
-    ] = None,
+    seed: CommonSeed = None,
     sets: Sets = None,
     emulate: Annotated[
         str | None,
@@ -139,8 +140,7 @@ def join(
     if dry_run:
         from colonnade.cli.dry_run import Line, show_dry_run
 
-        line = Line(listen, connect, keys, emulate, taken)
-        show_dry_run(own, me, file, as_json, line)
+        show_dry_run(own, me, file, as_json, Line(listen, connect, keys, emulate, taken))
         return
     _check_ends(own, me, listen, connect)
     result = _take_part(
@@ -280,8 +280,7 @@ def show(result: Joined, as_json: bool, quiet: bool) -> None:
 
 def _settle_in(threads: int, launched: bool) -> None:
     """What a process of a party needs before it loads torch."""
-    if threads < 1:
-        raise RequestError(f"--threads is {threads}: it must be 1 or more")
+    check_threads(threads)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     if launched:
         from colonnade.run.processes import end_with_input

@@ -18,12 +18,14 @@ from colonnade.cli.options import (
     MethodName,
     Out,
     Quiet,
+    Seed,
     Sets,
     check_out,
+    check_threads,
     read_job,
 )
 from colonnade.cli.simulate import _judge, _show
-from colonnade.errors import RequestError, StoppedError
+from colonnade.errors import StoppedError
 from colonnade.job.files import with_sets
 from colonnade.job.party_file import PartyFile, find_party, load_party, own_job
 from colonnade.job.records import Job
@@ -38,7 +40,7 @@ def launch(
     job: JobName,
     method: MethodName = None,
     sets: Sets = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="The job's seed: --seed 1.")] = None,
+    seed: Seed = None,
     out: Out = None,
     emulate: Annotated[
         str | None,
@@ -65,8 +67,7 @@ def launch(
 
     Example: colonnade launch digits --emulate latency=5ms --out runs/digits
     """
-    if threads < 1:
-        raise RequestError(f"--threads is {threads}: it must be 1 or more")
+    check_threads(threads)
     record = read_job(job, sets, method, seed, allow)
     check_out(out)
     files = _files(job, record, sets or [])

@@ -53,6 +53,7 @@ Json = Annotated[
     typer.Option("--json", help="Print JSON, and nothing else, on standard output."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="The job's seed: --seed 1.")]
 Seeds = Annotated[
     str, typer.Option(metavar="N,N,N", help="Train with each of these seeds: --seeds 0,1,2.")
 ]
@@ -120,6 +121,12 @@ def read_job(
 ) -> Job:
     """The job of a command line; a method given there drops the options of the job's own."""
     return load(name, sets or [], method, seed, allow=allow or ())
+
+
+def check_threads(threads: int) -> None:
+    """Refuse what is no number of threads."""
+    if threads < 1:
+        raise RequestError(f"--threads is {threads}: it must be 1 or more")
 
 
 def check_out(out: Path | None) -> None:

@@ -16,11 +16,13 @@ from colonnade.cli.options import (
     MethodName,
     Out,
     Quiet,
+    Seed,
     Sets,
     check_out,
+    check_threads,
     read_job,
 )
-from colonnade.errors import FailedError, RequestError, StoppedError
+from colonnade.errors import FailedError, StoppedError
 from colonnade.job.files import dumps
 from colonnade.job.records import Job
 from colonnade.record.folder import check_folder
@@ -34,7 +36,7 @@ def simulate(
     job: JobName,
     method: MethodName = None,
     sets: Sets = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="The job's seed: --seed 1.")] = None,
+    seed: Seed = None,
     out: Out = None,
     as_json: Json = False,
     threads: Annotated[
@@ -47,8 +49,7 @@ def simulate(
 
     Example: colonnade simulate digits --method fedbcd:updates=5 --out runs/digits
     """
-    if threads < 1:
-        raise RequestError(f"--threads is {threads}: it must be 1 or more")
+    check_threads(threads)
     record = read_job(job, sets, method, seed, allow)
     check_out(out)
     if out is not None:

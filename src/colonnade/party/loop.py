@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ Handler = Callable[[str, Any], None]
 """Takes in a message of one kind, given its sender."""
 
 
-class TrainingLoop:
+class TrainingLoop(ABC):
     """A party's training from its first round, or from a checkpoint, to the end: `run`."""
 
     learner: Learner
@@ -54,17 +55,17 @@ class TrainingLoop:
         self.checkpoint_rounds = CheckpointRounds(every if in_step else None, agreement.start)
         self.asked_to_leave = False
 
+    @abstractmethod
     async def run(self) -> Outcome:
         """Train to the end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def handlers(self) -> Mapping[type[Message], Handler]:
         """By kind of message, what takes it in; of kinds that the method does not need, too."""
-        raise NotImplementedError
 
+    @abstractmethod
     def waiting_for(self) -> str:
         """For whom the party waits, and for what."""
-        raise NotImplementedError
 
     async def receive(self) -> None:
         """Wait for one message and take it in."""
