@@ -5,7 +5,6 @@ import pyarrow as pa
 import pytest
 
 from colonnade.data.preprocess import Preprocessor
-from colonnade.data.tables import TableFile
 from colonnade.errors import DataError
 
 ROWS = 300
@@ -53,32 +52,3 @@ def test_text_that_is_no_category_is_refused_unless_it_is_listed(value, fault):
 def test_text_that_may_be_a_category_stays_one(value):
     values = [value(n) for n in range(ROWS)]
     assert fitted([*values, *values]).width == 1 + len(set(values))
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (b"", "is empty: it needs a line with column names"),
-        (b"key;c\n1;2,5\n", "separates its columns with semicolons: write it with commas"),
-        (b"key\tc\n1\t2\n", "separates its columns with tabs"),
-        ("key,c\nZürich,1\n".encode("latin-1"), "save it as UTF-8"),
-        ("key,c\nZürich,1\n".encode("utf-16"), "save it as UTF-8"),
-        (b"key,c,d\n1,2,3\n4,5\n", "has 2 columns in line 3, and 3 column names"),
-        (b"key,c,c\n1,2,3\n", "has two columns named 'c': give each a name of its own"),
-    ],
-    ids=["empty", "semicolons", "tabs", "latin-1", "utf-16", "short row", "twice"],
-)
-def test_a_csv_file_that_cannot_be_read_is_refused_with_the_cure(content, sentence, tmp_path):
-    path = tmp_path / "telco.csv"
-    path.write_bytes(content)
-    with pytest.raises(DataError) as caught:
-        file = TableFile(path, text=["key"])
-        file.read(file.names)
-    assert sentence in str(caught.value)
-
-
-def test_a_csv_file_of_a_spreadsheet_under_windows_is_read(tmp_path):
-    path = tmp_path / "bank.csv"
-    path.write_bytes(b'\xef\xbb\xbfkey,c\r\n007,"1.5"\r\n"a, b",\r\n')
-    table = TableFile(path, text=["key"]).read(["key", "c"])
-    assert table.to_pydict() == {"key": ["007", "a, b"], "c": [1.5, None]}

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.data.tables import TableFile, by_id, select, values
+from colonnade.data.files import TableFile
+from colonnade.data.tables import by_id, select, values
 from colonnade.errors import DataError
 
 TABLE = pa.table(
@@ -64,7 +65,7 @@ def test_codes_in_csv_keep_their_zeros(tmp_path):
 
 
 def test_a_zero_far_down_the_file_counts_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("colonnade.data.tables._CSV_BLOCK_BYTES", 64)
+    monkeypatch.setattr("colonnade.data.files._CSV_BLOCK_BYTES", 64)
     path = tmp_path / "bank.csv"
     path.write_text("id,branch\n" + "".join(f"{i},{i + 100}\n" for i in range(100)) + "100,007\n")
     assert TableFile(path, text=["id"]).read(["branch"])["branch"].to_pylist()[-1] == "007"
@@ -98,7 +99,7 @@ def test_files_that_are_not_tables(tmp_path):
     with pytest.raises(DataError, match="two columns named 'x'"):
         TableFile(tmp_path / "twice.csv")
     twice = pa.table([[1], [2]], names=["x", "x"])
-    with pytest.raises(DataError, match="duplicate field names"):
+    with pytest.raises(DataError, match="two columns named 'x'"):
         TableFile(write(tmp_path, ".arrow", twice))
 
 
@@ -116,6 +117,16 @@ def test_patterns():
         select(["PAY_9"], names, "bank")
     with pytest.raises(DataError, match="matches 'Z\\*'"):
         select(["Z*"], names, "bank")
+
+
+def test_patterns_that_leave_columns_out():
+    names = ["PAY_0", "PAY_2", "AGE", "opened", "!odd"]
+    assert select(["*", "!opened", "!PAY_*"], names, "bank") == ["AGE", "!odd"]
+    assert select(["!opened", "PAY_*", "AGE"], names, "bank") == ["PAY_0", "PAY_2", "AGE"]
+    assert select(["!PAY_*"], names, "bank") == ["AGE", "opened", "!odd"]
+    assert select(["!odd"], names, "bank") == ["!odd"]
+    with pytest.raises(DataError, match="no column of bank matches 'opend': did you mean 'opened'"):
+        select(["*", "!opend"], names, "bank")
 
 
 @given(ids=st.lists(st.integers(0, 10**6), min_size=1, max_size=50, unique=True), data=st.data())

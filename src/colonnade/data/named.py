@@ -20,8 +20,9 @@ import pyarrow as pa
 from colonnade.data import openml
 from colonnade.data.arrays import as_images, read_array
 from colonnade.data.batches import Rows
+from colonnade.data.files import TableFile
 from colonnade.data.labels import Task, encode
-from colonnade.data.tables import TableFile, values
+from colonnade.data.tables import values
 from colonnade.errors import DataError, nearest
 
 DEBIAN_FMNIST = Path("/usr/share/datasets/fashion-mnist")

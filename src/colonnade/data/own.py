@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 
 from colonnade.data.arrays import as_images, read_array
 from colonnade.data.checks import unequal
+from colonnade.data.csv_dialect import Said
+from colonnade.data.files import TableFile
 from colonnade.data.named import Dataset
-from colonnade.data.tables import TableFile, by_id, select, values
+from colonnade.data.tables import by_id, select, values
 from colonnade.data.views import cut
 from colonnade.errors import DataError, nearest
 from colonnade.job.records import Party, is_array
@@ -106,7 +108,7 @@ def _from_table(name: str, party: Party, label: str | None, path: str) -> FileRo
             f"{name} has the table {path} but no id: set parties.{name}.id to the column that "
             "names its rows"
         )
-    file = TableFile(path, text=[party.id])
+    file = table_file(path, party)
     if party.id not in file.names:
         raise DataError(f"{path} has no id column '{party.id}': {nearest(party.id, file.names)}")
     active = party.role == "active"
@@ -128,6 +130,12 @@ def _from_table(name: str, party: Party, label: str | None, path: str) -> FileRo
         weights=_weights(name, party, table),
         ids=ids,
     )
+
+
+def table_file(path: str, party: Party) -> TableFile:
+    """A party's table, with what it says of how the file is written."""
+    said = Said(party.encoding, party.separator, party.decimal)
+    return TableFile(path, text=[] if party.id is None else [party.id], said=said)
 
 
 def _weights(name: str, party: Party, table: pa.Table) -> Array | None:

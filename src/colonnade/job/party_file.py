@@ -17,6 +17,7 @@ from colonnade.errors import JobError, nearest
 from colonnade.job.policy import Policy
 from colonnade.job.reading import anchor, convert, read_toml
 from colonnade.job.records import PUBLIC, Job, Party
+from colonnade.job.tables import Preprocessing, check_table
 from colonnade.job.train import Record, require
 
 _TLS_FILES = ("certificate", "key", "authority", "deny_file")
@@ -71,6 +72,11 @@ class PartyFile(Record, frozen=True, kw_only=True):
     positive: str | int | None = None
     columns: list[str] | None = None
     categorical: list[str] | None = None
+    preprocessing: Preprocessing | None = None
+    treat: dict[str, str] | None = None
+    separator: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
     view: str | None = None
     model: dict[str, Any] | None = None
     optimizer: dict[str, Any] | None = None
@@ -90,6 +96,7 @@ class PartyFile(Record, frozen=True, kw_only=True):
             self.seed is None or 0 <= self.seed < 2**63,
             "seed is not from 0 to 2^63 - 1: choose another, or leave it out to have one drawn",
         )
+        check_table(self)
 
 
 _OWN = tuple(field for field in PartyFile.__struct_fields__ if field in Party.__struct_fields__)

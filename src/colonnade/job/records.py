@@ -17,6 +17,7 @@ import msgspec
 from colonnade.errors import nearest
 from colonnade.job.bounds import PARTIES_MAX, WIDTH_MAX, check_name, check_seed
 from colonnade.job.running import Limits, Recovery, Timeouts
+from colonnade.job.tables import Preprocessing, check_table
 from colonnade.job.texts import parse_method
 from colonnade.job.train import Record, Top, Train, require
 from colonnade.job.typed import settle
@@ -147,10 +148,19 @@ class Party(Record, frozen=True, kw_only=True):
     """Of two classes, the one that counts as positive; by default the one that sorts last. Active
     party only."""
     columns: list[str] = msgspec.field(default_factory=list)
-    """Names or patterns (`PAY_*`) of its feature columns; empty: none of its own at the active
-    party, all of its table at a passive one."""
+    """Names or patterns (`PAY_*`) of its feature columns, and after `!` of those that are none
+    (`!opened`); empty: none at the active party, all of its table at a passive one."""
     categorical: list[str] = msgspec.field(default_factory=list)
     """Columns of numbers that are codes, not quantities (text columns always are)."""
+    preprocessing: Preprocessing = "auto"
+    """How columns become numbers: chosen by what each looks like, or `plain`: every number
+    standardised, every category a 0/1 column."""
+    treat: dict[str, str] = msgspec.field(default_factory=dict)
+    """Columns that are to be treated otherwise: `zip = "category"`, `"PAY_*" = "quantile"`."""
+    separator: str | None = None
+    """Between the columns of a CSV table; found out where it is not given, like the next two."""
+    encoding: str | None = None
+    decimal: str | None = None
     view: str | None = None
     """Its part of each image: `left`, `bottom`, `top-left`, `strip 2/8`, `columns 0:3`."""
     model: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "mlp"})
@@ -165,6 +175,10 @@ class Party(Record, frozen=True, kw_only=True):
     device: str = "cpu"
     seed: int | None = None
     """Decides its first weights and its dropout; a simulation derives it from the job's seed."""
+
+    def __post_init__(self) -> None:
+        settle(self)
+        check_table(self)
 
 
 PUBLIC = ("role", "width", "step", "compress")
