@@ -128,8 +128,9 @@ def test_files_with_odd_ids_score_as_the_joined_table_does(world, tmp_path):
     (tmp_path / "job.toml").write_text(
         "[train]\nepochs = 8\nbatch_size = 32\nvalidation = 0\n"
         '[parties.bank]\nrole = "active"\ntable = "bank.csv"\ntable_test = "bank_test.csv"\n'
-        'id = "key"\nlabel = "y"\ncolumns = ["*"]\n'
+        'id = "key"\nlabel = "y"\ncolumns = ["*"]\npreprocessing = "plain"\n'
         '[parties.telco]\ntable = "telco.csv"\ntable_test = "telco_test.csv"\nid = "key"\n'
+        'preprocessing = "plain"\n'
     )
     run = cn.simulate(tmp_path / "job.toml")
     train = bank.index[:-HELD_OUT]

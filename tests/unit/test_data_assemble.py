@@ -36,7 +36,8 @@ def toys(monkeypatch):
 
 
 def job(bank, telco, train=None, data=None):
-    parties = {"bank": Party(role="active", **bank), "telco": Party(**telco)}
+    plain = {"preprocessing": "plain"}
+    parties = {"bank": Party(role="active", **plain | bank), "telco": Party(**plain | telco)}
     return Job(
         parties=parties,
         data=data,

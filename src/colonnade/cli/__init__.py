@@ -23,6 +23,7 @@ from colonnade.cli.keys import keys
 from colonnade.cli.launch import launch
 from colonnade.cli.ledger import ledger
 from colonnade.cli.listing import jobs, methods
+from colonnade.cli.look import look
 from colonnade.cli.reproduce import reproduce
 from colonnade.cli.simulate import simulate
 from colonnade.cli.sweep import sweep
@@ -40,7 +41,9 @@ app = typer.Typer(
     help="Train one neural network across organisations that hold different columns of the same "
     "rows.\n\nBegin with [bold]colonnade demo[/bold].",
 )
-COMMANDS = (demo, simulate, compare, sweep, launch, join, stop, ledger, methods, jobs, reproduce)
+COMMANDS = (
+    demo, look, simulate, compare, sweep, launch, join, stop, ledger, methods, jobs, reproduce
+)  # fmt: skip
 for _command in COMMANDS:
     app.command()(_command)
 app.add_typer(keys, name="keys")

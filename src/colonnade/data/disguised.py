@@ -38,7 +38,7 @@ column out, or list it as categorical if its values are categories
     """
     if len(words) <= _FEW:
         return
-    what, cure = _look([word.strip() for word in words])
+    what, cure = disguise(words)
     if not what and len(words) > _MANY and 2 * len(words) > rows:
         what = f"has {len(words)} different values in {rows} rows, more likely ids or free text"
         cure = "group its values"
@@ -60,8 +60,13 @@ _SHAPES = (
 )
 
 
-def _look(words: list[str]) -> tuple[str, str]:
-    """What most of the values are, and what to do about it; nothing where they may be words."""
+def disguise(values: Iterable[str]) -> tuple[str, str]:
+    """What most of the values are, and what to do about it; nothing where they may be words.
+
+    >>> disguise(["€ 5", "€ 7"])
+    ("is text that looks like numbers with a unit, such as '€ 5'", 'write the numbers alone')
+    """
+    words = [value.strip() for value in values]
     for shape, what, cure in _SHAPES:
         alike = _matching(shape, words)
         if 2 * len(alike) > len(words):

@@ -174,11 +174,31 @@ def _columns(name: str, party: Party, parts: Sequence[Features]) -> Columns:
         arrays = [check_features(name, part) for part in parts]
         return Columns(arrays[0], arrays[2], validation=arrays[1])
     try:
-        fitted = Preprocessor.fit(train, np.arange(train.num_rows), party.categorical)
+        fitted = Preprocessor.fit(
+            train,
+            np.arange(train.num_rows),
+            party.categorical,
+            party.treat,
+            auto=party.preprocessing == "auto",
+            coded=takes_codes(party),
+        )
         arrays = [fitted.transform(part) for part in (train, validation, test)]
         return Columns(arrays[0], arrays[2], fitted, validation=arrays[1])
     except DataError as error:
         raise DataError(f"parties.{name}: {error}") from None
+
+
+TAKE_CODES = ("wide_deep_categorical", "dssm")
+"""Models whose columns are codes, which have no scale."""
+
+
+def takes_codes(party: Party) -> bool:
+    """Whether a party's model reads codes and nothing else.
+
+    >>> takes_codes(Party(model={"name": "dssm"}))
+    True
+    """
+    return party.model.get("name") in TAKE_CODES
 
 
 def _part(

@@ -3,23 +3,15 @@
 What is learnt about a column (its mean, its categories) is learnt from the training rows alone
 and kept, so that test rows and later predictions are treated in exactly the same way.
 
-- *Numbers* become (value - mean) / deviation; a column that never changes becomes 0.
-- *A missing number* becomes the training mean, that is 0 after scaling. A column with missing
-  values in the training rows gets a second column, `<name>?missing`, that is 1 where the value
-  was missing. A value that is missing only in later rows becomes the mean, without a mark.
-- *Categories* (text, true or false, and numbers listed as `categorical`) become one 0/1 column
-  per category known from the training rows, most frequent first, after one column `<name>=?`
-  that is 1 for a value that is missing or was not seen in training.
-- *A column without any value* in the training rows becomes one column of zeros.
-- Infinite numbers, dates and nested values are refused, and so is text with more than 10,000
-  categories, or text that is hardly a category (`disguised.py`).
+There are two ways. *Plain* (`plain.py`): numbers are standardised, categories become one 0/1 column
+each, and what is neither is refused. *Automatic*: each column is treated by what it looks like
+(`kinds.py`): numbers are transformed (`quantities.py`), categories become codes (`codes.py`), dates
+some numbers (`dates.py`), and ids, free text and columns that never change are left out.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -27,76 +19,54 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from colonnade.data.codes import Coded
+from colonnade.data.dates import Moment
 from colonnade.data.disguised import refuse_disguised
+from colonnade.data.kinds import recognise
+from colonnade.data.layout import Input, expanded
+from colonnade.data.plain import Category, Number
+from colonnade.data.quantities import Quantity
+from colonnade.data.values import counted, decoded, is_category, is_text
 from colonnade.errors import DataError, nearest
 
-_CATEGORIES_MAX = 10_000
-Matrix = npt.NDArray[np.float64]
+_COLUMNS_MAX = 1 << 16
+_EXPANDED_MAX = 1 << 22
+_TRANSFORMS = ("standard", "clip", "log", "quantile", "bins")
 
 
-class Number(msgspec.Struct, frozen=True, tag="number", forbid_unknown_fields=True):
-    """What is known of a column of numbers; a deviation of 0 makes it a column of zeros.
+class LeftOut(msgspec.Struct, frozen=True, tag="left_out", forbid_unknown_fields=True):
+    """A column that becomes nothing.
 
-    >>> Number("AGE", mean=40.0, deviation=10.0, missing=False).names
-    ['AGE']
+    >>> LeftOut("customer", "id", "it is unique in every row").names
+    []
     """
 
     name: str
-    mean: float
-    deviation: float
-    missing: bool
-    """Whether it has a column that marks missing values."""
+    kind: str
+    """What it is."""
+    why: str
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns it becomes."""
-        return [self.name, f"{self.name}?missing"] if self.missing else [self.name]
-
-    def fill(self, column: pa.ChunkedArray, out: Matrix) -> None:
-        """Write the encoded column into `out` [rows, len(names)]."""
-        numbers = _numbers(column, self.name)
-        absent = np.isnan(numbers)
-        if self.deviation:
-            with np.errstate(over="ignore"):
-                scaled = (numbers - self.mean) / self.deviation
-            if np.isinf(scaled).any():
-                raise DataError(
-                    f"a number of column '{self.name}' is too far from those seen in training: "
-                    "correct it, or make it missing"
-                )
-            out[:, 0] = np.where(absent, 0.0, scaled)
-        if self.missing:
-            out[:, 1] = absent
-
-
-class Category(msgspec.Struct, frozen=True, tag="category", forbid_unknown_fields=True):
-    """What is known of a column of categories.
-
-    >>> Category("sex", values=["f", "m"]).names
-    ['sex=?', 'sex=f', 'sex=m']
-    """
-
-    name: str
-    values: list[str]
-    """The categories in the order of their codes, which begin at 1."""
+        """None."""
+        return []
 
     @property
-    def names(self) -> list[str]:
-        """The names of the columns it becomes."""
-        return [f"{self.name}=?", *(f"{self.name}={value}" for value in self.values)]
+    def inputs(self) -> list[Input]:
+        """None."""
+        return []
 
-    def fill(self, column: pa.ChunkedArray, out: Matrix) -> None:
-        """Write the encoded column into `out` [rows, len(names)]."""
-        if not self.values:
-            return
-        words, places = _categories(column, self.name)
-        known: dict[str | None, int] = {
-            value: code for code, value in enumerate(self.values, start=1)
-        }
-        codes = np.array([0, *(known.get(word, 0) for word in words)], dtype=np.int64)
-        out[np.arange(len(places)), codes[places]] = 1.0
+    @property
+    def word(self) -> str:
+        """How a person is told of it."""
+        return "left out"
+
+    def fill(self, column: pa.ChunkedArray, out: npt.NDArray[np.floating]) -> None:
+        """Write nothing."""
+
+
+Encoder = Number | Category | Quantity | Coded | Moment | LeftOut
 
 
 class Preprocessor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,21 +80,64 @@ class Preprocessor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     [1.0, 0.0, 0.0, 1.0]
     """
 
-    columns: list[Number | Category]
+    columns: list[Encoder]
+
+    def __post_init__(self) -> None:
+        if len(self.columns) > _COLUMNS_MAX or expanded(self.inputs) > _EXPANDED_MAX:
+            raise ValueError("it has more columns than a table may have")
 
     @classmethod
     def fit(
-        cls, table: pa.Table, rows: npt.NDArray[np.int64], categorical: Sequence[str] = ()
+        cls,
+        table: pa.Table,
+        rows: npt.NDArray[np.int64],
+        categorical: Sequence[str] = (),
+        treat: Mapping[str, str] | None = None,
+        *,
+        auto: bool = False,
+        coded: bool = False,
     ) -> Preprocessor:
-        """Learn from some rows of a table; `categorical` names number columns that are codes."""
-        for pattern in categorical:
-            if not any(_matches(name, pattern) for name in table.column_names):
-                raise DataError(
-                    f"no column matches the categorical '{pattern}': "
-                    f"{nearest(pattern, table.column_names)}"
-                )
+        """Learn from some rows of a table.
+
+        Args:
+            table: its columns.
+            rows: the training rows.
+            categorical: number columns that are codes.
+            treat: columns, or patterns of them, and how they are to be treated.
+            auto: treat the others by what they look like, instead of plainly.
+            coded: make a code of every column, for a model that reads nothing else.
+        """
+        treat = treat or {}
+        for what, patterns in (("categorical", categorical), ("treat", treat)):
+            for pattern in patterns:
+                if not any(_matches(name, pattern) for name in table.column_names):
+                    raise DataError(
+                        f"no column matches the {what} '{pattern}': "
+                        f"{nearest(pattern, table.column_names)}"
+                    )
         part = table.take(rows)
-        return cls([_learn(name, part[name], categorical) for name in part.column_names])
+        found: list[Encoder] = []
+        for name in part.column_names:
+            listed = any(_matches(name, pattern) for pattern in categorical)
+            asked = treatment_of(name, treat)
+            if coded and auto:
+                found.append(Coded.learn(name, part[name], _coded_form(asked)))
+            elif asked is None and not auto:
+                found.append(plainly(name, part[name], listed))
+            else:
+                found.append(learn(name, part[name], asked or ("category" if listed else None)))
+        if found and auto and not any(column.names for column in found):
+            why = "; ".join(f"'{each.name}': {each.why}" for each in cls(found).left_out[:3])
+            raise DataError(
+                f"no column is left to learn from ({why}): name others in columns, or say under "
+                "treat what they are"
+            )
+        return cls(found)
+
+    @property
+    def inputs(self) -> list[Input]:
+        """What a model makes of each column that `transform` returns."""
+        return [each for column in self.columns for each in column.inputs]
 
     @property
     def feature_names(self) -> list[str]:
@@ -136,20 +149,54 @@ class Preprocessor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The number of columns that `transform` returns."""
         return sum(len(column.names) for column in self.columns)
 
-    def transform(self, table: pa.Table) -> Matrix:
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The columns that become nothing."""
+        return [each for each in self.columns if isinstance(each, LeftOut)]
+
+    def transform(self, table: pa.Table) -> npt.NDArray[Any]:
         """Encode the rows of a table that has the columns learnt from; others are ignored."""
-        out = np.zeros((table.num_rows, self.width))
+        # Plain rows are what they always were; others are stored in what a model computes with.
+        plain = all(isinstance(column, Number | Category) for column in self.columns)
+        kind = np.float64 if plain else np.float32
+        out = np.zeros((table.num_rows, self.width), dtype=kind)
+        self.fill(table, out)
+        return out
+
+    def fill(self, table: pa.Table, out: npt.NDArray[Any]) -> None:
+        """Write the encoded rows into zeros [rows, width]."""
         start = 0
         for column in self.columns:
-            if column.name not in table.column_names:
-                raise DataError(
-                    f"the table has no column '{column.name}', which was there in training: "
-                    f"{nearest(column.name, table.column_names)}"
-                )
+            if not column.names:
+                continue
             stop = start + len(column.names)
-            column.fill(table[column.name], out[:, start:stop])
+            column.fill(self._column(table, column.name), out[:, start:stop])
             start = stop
-        return out
+
+    def _column(self, table: pa.Table, name: str) -> pa.ChunkedArray:
+        if name not in table.column_names:
+            raise DataError(
+                f"the table has no column '{name}', which was there in training: "
+                f"{nearest(name, table.column_names)}"
+            )
+        return table[name]
+
+    def unseen(self, table: pa.Table) -> dict[str, int]:
+        """How many rows have a category that training did not know, by column; only columns that
+        have such rows.
+
+        >>> fitted = Preprocessor([Coded("plan", ["a", "b"])])
+        >>> fitted.unseen(pa.table({"plan": ["a", "z"]}))
+        {'plan': 1}
+        """
+        counts = {
+            column.name: column.unseen(self._column(table, column.name))
+            if isinstance(column, Coded)
+            else _unlisted(column, self._column(table, column.name))
+            for column in self.columns
+            if isinstance(column, Coded | Category)
+        }
+        return {name: count for name, count in counts.items() if count}
 
     def to_json(self) -> str:
         """Write down what was learnt; `from_json` reads back an equal value."""
@@ -157,128 +204,75 @@ class Preprocessor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def from_json(cls, text: str) -> Preprocessor:
-        """Read what `to_json` wrote.
+        """Read what `to_json` wrote; what could not have been learnt is refused.
 
         >>> Preprocessor.from_json('{"columns":[]}').width
         0
         """
         try:
             return msgspec.json.decode(text, type=cls)
-        except (msgspec.DecodeError, UnicodeError) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise DataError(
                 f"this is not a stored preprocessor ({error}): fit it again on the training rows"
             ) from None
 
 
+def treatment_of(name: str, treat: Mapping[str, str]) -> str | None:
+    """How a column is to be treated: by its own name, or by the first pattern that fits.
+
+    >>> treatment_of("PAY_0", {"PAY_*": "log", "PAY_0": "bins"})
+    'bins'
+    """
+    fitting = (word for pattern, word in treat.items() if fnmatchcase(name, pattern))
+    return treat.get(name) or next(fitting, None)
+
+
+def learn(name: str, column: pa.ChunkedArray, asked: str | None = None) -> Encoder:
+    """Learn from the training rows of a column, by what it looks like or as it is asked for.
+
+    >>> learn("plan", pa.chunked_array([["a", "b"]])).word
+    'one-hot'
+    """
+    if asked is None:
+        found = recognise(name, column)
+        if found.treatment is None:
+            return LeftOut(name, found.kind, "; ".join(found.warnings))
+        asked = found.treatment
+        if asked == "category" and is_text(decoded(column).type):
+            refuse_disguised(name, list(counted(column, name)), len(column))
+    if asked == "date":
+        return Moment.learn(name, column)
+    if asked == "number" or asked in _TRANSFORMS:
+        if is_category(column.type):
+            raise DataError(
+                f"column '{name}' is {column.type}, so it cannot be treated as {asked}: write its "
+                "numbers with a decimal point and nothing else, or treat it as a category"
+            )
+        how: Any = None if asked == "number" else asked
+        return Quantity.learn(name, column, how)
+    if asked == "boolean" and len(counted(column, name)) > 2:
+        raise DataError(
+            f"column '{name}' has more than two values, so it is not boolean: treat it as a "
+            "category"
+        )
+    return Coded.learn(name, column, _coded_form("one-hot" if asked == "boolean" else asked))
+
+
+def _coded_form(asked: str | None) -> Any:
+    return asked if asked in ("one-hot", "embedding", "hash") else None
+
+
+def plainly(name: str, column: pa.ChunkedArray, listed: bool) -> Number | Category:
+    """Learn from the training rows of a column in the plain way; `listed` ones are categories."""
+    if listed or is_category(column.type):
+        return Category.learn(name, column, listed)
+    return Number.learn(name, column)
+
+
+def _unlisted(column: Category, values: pa.ChunkedArray) -> int:
+    counts = counted(values, column.name)
+    return sum(count for word, count in counts.items() if word not in set(column.values))
+
+
 def _matches(name: str, pattern: str) -> bool:
     return name == pattern or fnmatchcase(name, pattern)
-
-
-def _learn(name: str, column: pa.ChunkedArray, categorical: Sequence[str]) -> Number | Category:
-    listed = any(_matches(name, pattern) for pattern in categorical)
-    if listed or _is_category(column.type):
-        category = _learn_category(name, column)
-        if not listed and _is_text(column.type):
-            refuse_disguised(name, category.values, len(column))
-        return category
-    return _learn_number(name, column)
-
-
-def _learn_number(name: str, column: pa.ChunkedArray) -> Number:
-    numbers = _numbers(column, name)
-    present = numbers[~np.isnan(numbers)]
-    if present.size == 0:
-        return Number(name, mean=0.0, deviation=0.0, missing=False)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, deviation = float(present.mean()), float(present.std())
-    if not (math.isfinite(mean) and math.isfinite(deviation)):
-        raise DataError(f"the numbers of column '{name}' are too large: scale the column down")
-    if present.min() == present.max():
-        # Rounding can give equal values a tiny deviation, which would blow later ones up.
-        deviation = 0.0
-    return Number(name, mean, deviation, missing=present.size < numbers.size)
-
-
-def _learn_category(name: str, column: pa.ChunkedArray) -> Category:
-    words, places = _categories(column, name)
-    amounts = np.bincount(places, minlength=len(words) + 1)[1:]
-    counts: Counter[str] = Counter()
-    for word, amount in zip(words, amounts.tolist(), strict=True):
-        if word is not None and amount:
-            counts[word] += amount
-    if len(counts) > _CATEGORIES_MAX:
-        raise DataError(
-            f"column '{name}' has {len(counts)} categories, more than {_CATEGORIES_MAX}: "
-            "leave it out of columns, or group its values first"
-        )
-    return Category(name, sorted(counts, key=lambda word: (-counts[word], word)))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_category(kind: pa.DataType) -> bool:
-    return bool(_is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_dictionary(kind))
-
-
-def _refuse_type(kind: pa.DataType, name: str) -> None:
-    if pa.types.is_temporal(kind):
-        raise DataError(
-            f"column '{name}' holds dates or times ({kind}): "
-            "leave it out, or turn it into a number such as days since a fixed day"
-        )
-    known = (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_null(kind)
-        or _is_category(kind)
-    )
-    if not known:
-        raise DataError(f"column '{name}' has type {kind}, which cannot be encoded: leave it out")
-
-
-def _numbers(column: pa.ChunkedArray, name: str) -> Matrix:
-    """Return numbers as float64 with NaN for what is missing."""
-    _refuse_type(column.type, name)
-    if _is_category(column.type):
-        raise DataError(
-            f"column '{name}' held numbers in training and holds {column.type} now: "
-            "give it the type it had"
-        )
-    numbers: Matrix = np.array(pc.cast(column, pa.float64(), safe=False).to_numpy())
-    if np.isinf(numbers).any():
-        raise DataError(f"column '{name}' holds an infinite number: replace it, or make it missing")
-    return numbers
-
-
-def _categories(
-    column: pa.ChunkedArray, name: str
-) -> tuple[list[str | None], npt.NDArray[np.int64]]:
-    """Return the distinct values as text, and for each row 1 + its place among them or 0."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    _refuse_type(column.type, name)
-    if pa.types.is_null(column.type):
-        return [], np.zeros(len(column), dtype=np.int64)
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
-    encoded = column.combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.unify_dictionaries().combine_chunks()
-    places = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int64) + 1
-    return [_word(value, name) for value in encoded.dictionary.to_pylist()], places
-
-
-def _word(value: Any, name: str) -> str | None:
-    """The same code must give the same text, whether a file stores it as 1, 1.0 or '1'."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        if math.isinf(value):
-            raise DataError(
-                f"column '{name}' holds an infinite number: replace it, or make it missing"
-            )
-        return None if math.isnan(value) else str(int(value) if value.is_integer() else value)
-    return None if value is None else str(value)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from colonnade.data.party import takes_codes
 from colonnade.data.vertical import Columns, Labels
 from colonnade.job.records import Party
 
@@ -17,10 +18,6 @@ _LARGE = 10.0
 _SMALL = 1e-3
 _LARGE_TARGET = 100.0
 """Of root mean squares. A column of 0 and 1 with few ones is small without harm."""
-
-
-_TAKE_CODES = ("wide_deep_categorical", "dssm")
-"""Models whose columns are codes, which have no scale."""
 
 
 def remarks(
@@ -35,11 +32,24 @@ def remarks(
 column 0 is 5e+03), and the training may diverge: standardise them first, as with \
 (x - x.mean(0)) / x.std(0)']
     """
-    coded = {
-        name for name, party in (parties or {}).items() if party.model.get("name") in _TAKE_CODES
-    }
+    coded = {name for name, party in (parties or {}).items() if takes_codes(party)}
     found = [_features(name, columns) for name, columns in features.items() if name not in coded]
-    return [sentence for sentence in (*found, _targets(labels)) if sentence]
+    gone = [_left_out(name, columns) for name, columns in features.items()]
+    return [sentence for sentence in (*found, *gone, _targets(labels)) if sentence]
+
+
+def _left_out(name: str, columns: Columns) -> str:
+    """Columns that never change or have no values are nobody's loss, and not worth a word."""
+    known = [] if columns.preprocessor is None else columns.preprocessor.left_out
+    gone = [each for each in known if each.kind not in ("constant", "empty")]
+    if not gone:
+        return ""
+    shown = "; ".join(f"'{each.name}', since {each.why}" for each in gone[:3])
+    more = f"; and {len(gone) - 3} more" if len(gone) > 3 else ""
+    return (
+        f"{name} leaves out columns that look like ids or free text ({shown}{more}): leave them "
+        'out of columns, or say under treat what they are, as in treat = { code = "category" }'
+    )
 
 
 def _features(name: str, columns: Columns) -> str:

@@ -13,15 +13,18 @@ import torch
 from torch import nn
 
 from colonnade import models
-from colonnade.data.party import PartyData
+from colonnade.data.layout import expanded, is_plain
+from colonnade.data.party import PartyData, takes_codes
 from colonnade.data.splits import SPLITS, Split
+from colonnade.data.vertical import Columns
 from colonnade.errors import JobError
 from colonnade.job.policy import Policy
-from colonnade.job.records import Job
+from colonnade.job.records import Job, Party
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.objective import Objective
 from colonnade.learn.trainer import evaluating
 from colonnade.methods.method import Method
+from colonnade.models.front import Front, Fronted
 from colonnade.record.metrics import Metric
 from colonnade.wire.messages import Hello
 
@@ -110,13 +113,9 @@ def build_bottom(job: Job, name: str, data: PartyData, module: nn.Module | None)
     }
 
     def build() -> nn.Module:
-        if module is not None:
-            built = copy.deepcopy(module)
-        else:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(secret_seed(job, name))
-                row_shape = tuple(features["train"].shape[1:])
-                built = models.build(party.model, row_shape, f"parties.{name}.model")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(secret_seed(job, name))
+            built = _model(party, columns, f"parties.{name}.model", module)
         return built.to(device=device, dtype=dtype).train()
 
     width = _width(build(), features["train"][:2], name)
@@ -126,6 +125,19 @@ def build_bottom(job: Job, name: str, data: PartyData, module: nn.Module | None)
             "change the width, or the model's embedding"
         )
     return build, features, width, device
+
+
+def _model(party: Party, columns: Columns, where: str, module: nn.Module | None) -> nn.Module:
+    """A bottom model, behind a front where rows have codes that it does not read by itself."""
+    inputs = [] if columns.preprocessor is None else columns.preprocessor.inputs
+    bare = is_plain(inputs) or takes_codes(party)
+    front = None if bare else Front(inputs)
+    if module is not None:
+        built = copy.deepcopy(module)
+    else:
+        assert columns.shape is not None
+        built = models.build(party.model, columns.shape if bare else (expanded(inputs),), where)
+    return built if front is None else Fronted(front, built)
 
 
 def as_tensor(array: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -1,0 +1,84 @@
+"""`colonnade look`, as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pyarrow as pa
+import pyarrow.parquet as pa_parquet
+import pytest
+
+from colonnade.cli import main
+
+TEXT = "customer;zip;spend;opened;note\n" + "".join(
+    f"c{n:03};{10_000 + n % 40};{n % 7},5;{n % 28 + 1}.{n % 12 + 1}.2024;called {n} times, no {n}\n"
+    for n in range(200)
+)
+
+
+@pytest.fixture
+def table(tmp_path):
+    (tmp_path / "bank.csv").write_text(TEXT, encoding="cp1252")
+    return tmp_path / "bank.csv"
+
+
+def asked(capsys, *words):
+    assert main(["look", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_table_is_shown_with_what_its_columns_become(table, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    shown = asked(capsys, str(table))
+    assert "200 rows, separated by semicolons, utf-8, decimal comma" in shown
+    assert "it is unique in every row, as an id is" in shown
+    assert 'columns = [\n    "*",\n    "!note",\n]' in shown
+
+
+def test_the_lines_for_the_party_file_say_what_is_shown(table, capsys, tmp_path):
+    found = json.loads(asked(capsys, str(table), "--json"))
+    columns = {each["name"]: each for each in found["columns"]}
+    assert {name: each["kind"] for name, each in columns.items()} == {
+        "customer": "id", "zip": "category", "spend": "number", "opened": "date", "note": "text"
+    }  # fmt: skip
+    lines = tomllib.loads("\n".join(found["party_file"]))
+    assert lines["id"] == "customer" and lines["treat"] == {"zip": "category"}
+    (tmp_path / "bank.toml").write_text("\n".join(found["party_file"]))
+    again = json.loads(asked(capsys, str(tmp_path / "bank.toml"), "--json"))
+    for each in again["columns"]:
+        assert each["becomes"] == columns[each["name"]]["becomes"]
+
+
+def test_a_party_file_says_otherwise(table, capsys, tmp_path):
+    (tmp_path / "bank.toml").write_text(
+        'table = "bank.csv"\nid = "customer"\ncolumns = ["*", "!opened"]\n'
+        '[treat]\nzip = "number"\nnote = "hash"\n'
+    )
+    found = json.loads(asked(capsys, str(tmp_path / "bank.toml"), "--json"))
+    becomes = {each["name"]: each["becomes"] for each in found["columns"]}
+    assert becomes == {
+        "customer": "left out", "zip": "standard", "spend": "standard", "opened": "left out",
+        "note": "hash",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "is empty: it needs a line with column names"),
+        ("a;b\n1;2\n3\n", "has 1 columns in line 3"),
+        ("a;b\n", "has column names and no rows"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_one_sentence(content, sentence, tmp_path, capsys):
+    (tmp_path / "bank.csv").write_text(content)
+    assert main(["look", str(tmp_path / "bank.csv")]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and sentence in captured.err and captured.err.count("\n") == 1
+
+
+def test_only_the_first_rows_are_looked_at(tmp_path, capsys):
+    pa_parquet.write_table(pa.table({"x": list(range(1000))}), tmp_path / "t.parquet")
+    found = json.loads(asked(capsys, str(tmp_path / "t.parquet"), "--json", "--rows", "10"))
+    assert found["rows"] == 10 and not found["whole"]
