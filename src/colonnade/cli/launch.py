@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,11 +24,9 @@ from colonnade.cli.options import (
     check_threads,
     read_job,
 )
+from colonnade.cli.parties import PartyFolder, party_files
 from colonnade.cli.simulate import _judge, _show
 from colonnade.errors import StoppedError
-from colonnade.job.files import with_sets
-from colonnade.job.party_file import PartyFile, find_party, load_party, own_job
-from colonnade.job.records import Job
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,6 +40,7 @@ def launch(
     sets: Sets = None,
     seed: Seed = None,
     out: Out = None,
+    parties: PartyFolder = None,
     emulate: Annotated[
         str | None,
         typer.Option(
@@ -70,7 +69,7 @@ def launch(
     check_threads(threads)
     record = read_job(job, sets, method, seed, allow)
     check_out(out)
-    files = _files(job, record, sets or [])
+    files = party_files(job, record, sets or [], parties)
     from colonnade.run import launch as launching
 
     if out is not None and not quiet and launching.finished(out, record):
@@ -89,22 +88,6 @@ def launch(
         )
     _show(run, as_json)
     _judge(run, out)
-
-
-def _files(source: str, job: Job, sets: Sequence[str]) -> dict[str, PartyFile]:
-    """The files called after a party that `join` would find; `--set` goes before what they say."""
-    from colonnade.run.provision import own_file
-
-    found = {}
-    for name in job.parties:
-        path = find_party(source, name)
-        # A party.toml is of one party, and nothing says of which.
-        if path is not None and path.stem == name:
-            file = load_party(path)
-            mine = [text for text in sets if text.startswith((f"parties.{name}.", "parties.*."))]
-            own = with_sets(own_job(job, name, file), *mine)
-            found[name] = own_file(own, name, file.policy)
-    return found
 
 
 @contextmanager

@@ -22,8 +22,10 @@ from colonnade.cli.options import (
     check_threads,
     read_job,
 )
+from colonnade.cli.parties import PartyFolder, party_files
 from colonnade.errors import FailedError, StoppedError
 from colonnade.job.files import dumps
+from colonnade.job.party_file import with_files
 from colonnade.job.records import Job
 from colonnade.record.folder import check_folder
 from colonnade.record.table import run_table
@@ -38,6 +40,7 @@ def simulate(
     sets: Sets = None,
     seed: Seed = None,
     out: Out = None,
+    parties: PartyFolder = None,
     as_json: Json = False,
     threads: Annotated[
         int, typer.Option(metavar="N", help="Threads of torch; more than 1 pays for big models.")
@@ -47,11 +50,18 @@ def simulate(
 ) -> None:
     """Train one job in virtual time, and say what it cost.
 
+    Party files that lie beside the job, or in --parties, are read as launch and join read them,
+    but for their certificates and policies, of which a simulation has no use.
+
     Example: colonnade simulate digits --method fedbcd:updates=5 --out runs/digits
     """
     check_threads(threads)
     record = read_job(job, sets, method, seed, allow)
     check_out(out)
+    files = party_files(job, record, sets or [], parties)
+    if files and not quiet:
+        screen.stderr().print(f"party files are read for {', '.join(files)}")
+    record = with_files(record, files)
     if out is not None:
         check_folder(out, "simulate", dumps(record))
     run, remarks = _follow(record, threads, quiet)

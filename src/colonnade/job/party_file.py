@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,31 @@ def own_job(job: Job, me: str, file: PartyFile | None) -> Job:
         parties=public.parties | {me: Party(**own)},
         data=file.data or (None if _has_files(file) else job.data),
     )
+
+
+def with_files(job: Job, files: Mapping[str, PartyFile]) -> Job:
+    """The job with what all of these party files say of their parties, where all are in one place.
+
+    >>> from colonnade.job import load
+    >>> with_files(load("digits"), {"lab": PartyFile(view="left")}).parties["lab"].view
+    'left'
+    """
+    own = {name: own_job(job, name, file) for name, file in files.items()}
+    parties = {
+        name: own[name].parties[name] if name in own else job.parties[name] for name in job.parties
+    }
+    sources = {name: own[name].data if name in own else job.data for name in job.parties}
+    first, source = next(iter(sources.items()))
+    for name, other in sources.items():
+        if other != source:
+            texts = [
+                f"the data set {each}" if each else "a table of its own" for each in (source, other)
+            ]
+            raise JobError(
+                f"{first} has {texts[0]} and {name} {texts[1]}, so their rows cannot be matched: "
+                "give a table to every party, or the same data set"
+            )
+    return msgspec.structs.replace(job, parties=parties, data=source)
 
 
 def _has_files(file: PartyFile) -> bool:
