@@ -152,12 +152,24 @@ class TableFile:
             raise DataError(f"{self.path} has column names and no rows: add the rows")
         return table
 
+    def count_bytes(self, columns: int) -> int:
+        """How much memory so many of its columns take, roughly."""
+        if self._format == "csv":
+            # Text packs to a fifth or so, and numbers take about as much as their digits.
+            packed = 5 if self.path.suffix.lower() == ".gz" else 1
+            return self.path.stat().st_size * packed * columns // max(1, len(self.names))
+        try:
+            return int(self._file.count_rows()) * columns * 8
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise self._unreadable(error) from None
+
     def batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
-        """The named columns piece by piece, as `read` would have them."""
+        """The named columns piece by piece, as `read` would have them, with little read ahead."""
         names = self.check(columns)
+        ahead = {"batch_readahead": 2, "fragment_readahead": 1}
         try:
             file = self._settled_file(names) if self._format == "csv" else self._file
-            for batch in file.to_batches(columns=_fields(names)):
+            for batch in file.to_batches(columns=_fields(names), **ahead):
                 yield from self._unmark(pa.Table.from_batches([batch])).to_batches()
         except (pa.ArrowException, OSError, ValueError, EOFError) as error:
             raise self._unreadable(error) from None

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +19,8 @@ from colonnade.data.checks import unequal
 from colonnade.data.csv_dialect import Said
 from colonnade.data.files import TableFile
 from colonnade.data.named import Dataset
-from colonnade.data.tables import by_id, select, values
+from colonnade.data.on_disk import OnDisk, is_large
+from colonnade.data.tables import by_id, ordered, select, values
 from colonnade.data.views import cut
 from colonnade.errors import DataError, nearest
 from colonnade.job.records import Party, is_array
@@ -36,7 +38,7 @@ class FileRows:
 
     name: str
     count: int
-    features: pa.Table | Array | None = None
+    features: pa.Table | OnDisk | Array | None = None
     labels: Array | None = None
     weights: Array | None = None
     ids: pa.Array | None = None
@@ -121,15 +123,32 @@ def _from_table(name: str, party: Party, label: str | None, path: str) -> FileRo
         )
     own = [column for column in (label, party.sample_weight) if active and column is not None]
     chosen = _chosen(name, party, label, file)
-    table, ids = by_id(file.read([party.id, *chosen, *own]), party.id, path)
+    large = bool(chosen) and is_large(file, chosen)
+    table, ids, features = _read(file, party.id, chosen, own, large=large)
     return FileRows(
         name=name,
         count=len(ids),
-        features=table.select(chosen) if chosen else None,
+        features=features,
         labels=values(table[label], f"the label '{label}' of {name}") if active else None,
         weights=_weights(name, party, table),
         ids=ids,
     )
+
+
+def _read(
+    file: TableFile, id_column: str, chosen: list[str], own: list[str], *, large: bool
+) -> tuple[pa.Table, pa.Array, pa.Table | OnDisk | None]:
+    """Columns in the order of the ids, the ids, and the features, which may stay on disk."""
+    where = str(file.path)
+    if not large:
+        table, ids = by_id(file.read([id_column, *chosen, *own]), id_column, where)
+        return table, ids, table.select(chosen) if chosen else None
+    table = file.read([id_column, *own])
+    ids, order = ordered(table[id_column], id_column, where)
+    places = np.empty(len(ids), dtype=np.int32)
+    places[order.to_numpy()] = np.arange(len(ids), dtype=np.int32)
+    rest = table.drop_columns([id_column])
+    return rest.take(order) if own else rest, ids, OnDisk(file, chosen, places)
 
 
 def table_file(path: str, party: Party) -> TableFile:

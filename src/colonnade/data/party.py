@@ -25,6 +25,7 @@ from colonnade.data.checks import check_features, check_weights
 from colonnade.data.fingerprint import fingerprint
 from colonnade.data.labels import Encoded, Task, encode
 from colonnade.data.named import Dataset, load
+from colonnade.data.on_disk import OnDisk, Part
 from colonnade.data.own import FileRows, check_aligned, named_features, named_weights, read_rows
 from colonnade.data.preprocess import Preprocessor
 from colonnade.data.splits import SPLITS, Parts, Split, split_rows
@@ -147,7 +148,7 @@ def from_files(job: Job, me: str, files: Files) -> PartyData:
     if test is None:
         tables.append(_take(own.features, parts.test))
     else:
-        tables.append(test.features)
+        tables.append(_take(test.features, np.arange(test.count)))
         if labels is not None:
             assert test.labels is not None
             labels = np.concatenate([labels, test.labels])
@@ -163,26 +164,30 @@ def from_files(job: Job, me: str, files: Files) -> PartyData:
 def _take(features: Features, rows: Rows) -> Features:
     if features is None:
         return None
-    return features.take(rows) if isinstance(features, pa.Table) else features[rows]
+    return features.take(rows) if isinstance(features, pa.Table | OnDisk) else features[rows]
 
 
 def _columns(name: str, party: Party, parts: Sequence[Features]) -> Columns:
     train, validation, test = parts
     if train is None or test is None:
         return Columns(None, None)
-    if not isinstance(train, pa.Table):
+    if not isinstance(train, pa.Table | Part):
         arrays = [check_features(name, part) for part in parts]
         return Columns(arrays[0], arrays[2], validation=arrays[1])
     try:
+        known = train.sample() if isinstance(train, Part) else train
         fitted = Preprocessor.fit(
-            train,
-            np.arange(train.num_rows),
+            known,
+            np.arange(known.num_rows),
             party.categorical,
             party.treat,
             auto=party.preprocessing == "auto",
             coded=takes_codes(party),
         )
-        arrays = [fitted.transform(part) for part in (train, validation, test)]
+        arrays = [
+            part.encoded(fitted) if isinstance(part, Part) else fitted.transform(part)
+            for part in (train, validation, test)
+        ]
         return Columns(arrays[0], arrays[2], fitted, validation=arrays[1])
     except DataError as error:
         raise DataError(f"parties.{name}: {error}") from None

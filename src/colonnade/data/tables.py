@@ -53,16 +53,27 @@ def by_id(table: pa.Table, id_column: str, where: str) -> tuple[pa.Table, pa.Arr
     >>> ids.to_pylist(), rows["x"].to_pylist()
     (['10', '9'], [1.0, 2.0])
     """
-    ids = _id_text(table[id_column], id_column, where)
+    ids, order = ordered(table[id_column], id_column, where)
+    return table.drop_columns([id_column]).take(order), ids
+
+
+def ordered(column: pa.ChunkedArray, name: str, where: str) -> tuple[pa.Array, pa.Array]:
+    """The ids of rows in the order of their text, and in which row each was.
+
+    >>> ids, order = ordered(pa.chunked_array([[10, 9]]), "id", "bank.csv")
+    >>> ids.to_pylist(), order.to_pylist()
+    (['10', '9'], [0, 1])
+    """
+    ids = _id_text(column, name, where)
     if ids.null_count:
         raise DataError(
-            f"{ids.null_count} rows of {where} have no id in '{id_column}': "
+            f"{ids.null_count} rows of {where} have no id in '{name}': "
             "fill the ids in or leave those rows out"
         )
     order = pc.sort_indices(ids)
     ids = ids.take(order)
-    _refuse_duplicates(ids, id_column, where)
-    return table.drop_columns([id_column]).take(order), ids
+    _refuse_duplicates(ids, name, where)
+    return ids, order
 
 
 def _id_text(column: pa.ChunkedArray, name: str, where: str) -> pa.Array:
