@@ -7,7 +7,7 @@ WORKERS ?= 3
 # The data sets that do not come with a package; tests that need them are skipped without.
 export COLONNADE_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help demo test test-all torture fuzz check bench bench-wan format clean
+.PHONY: help demo test test-all torture fuzz check bench bench-wan bench-large format clean
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -48,6 +48,9 @@ bench: $(READY)  ## speed as ratios, measured side by side in one run
 
 bench-wan: $(READY) ## the transport over emulated slow lines (root)
 	$(BIN)/python -m benchmarks.wan
+
+bench-large: $(READY) ## tables larger than memory: speed and memory (20 minutes, 15 GB of disk)
+	$(BIN)/python -m benchmarks.large
 
 clean:           ## remove what the targets made
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

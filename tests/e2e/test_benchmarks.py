@@ -50,6 +50,13 @@ def test_make_bench_runs(words, monkeypatch, capsys):
     assert "MISSED" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("words", recipe("bench-large"), ids=lambda words: words[0])
+def test_make_bench_large_runs(words, monkeypatch, capsys):
+    start(monkeypatch, *words, "--smoke")
+    assert "large ÷ small" in capsys.readouterr().out
+
+
 def test_the_comparison_of_defaults_runs(monkeypatch, capsys):
     start(monkeypatch, "benchmarks.defaults", "--smoke")
     first, second = re.findall(r"\b[01]\.\d{3}\b(?= +│\n)", capsys.readouterr().out)
