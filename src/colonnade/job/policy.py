@@ -39,6 +39,13 @@ class Policy(Record, frozen=True, kw_only=True):
     """The parties with which it deals: every other party of the job must be one of them."""
     shares_labels: bool = False
     """Whether an active party is willing to send its labels to passive ones."""
+    peer_ids_min: int | None = None
+    """The fewest ids with which another party may take part in an alignment: who brings one id
+    asks whether that one is here."""
+    peer_ids_max: int | None = None
+    """The most: who brings every id there is asks for the whole list."""
+    peer_ids_ratio: float | None = None
+    """The most ids of another party for each id of this one."""
 
     def __post_init__(self) -> None:
         for field in ("kinds", "receive"):
@@ -47,7 +54,10 @@ class Policy(Record, frozen=True, kw_only=True):
                     kind in KINDS,
                     f"policy.{field} names no kind of message '{kind}': {nearest(kind, KINDS)}",
                 )
-        for field in ("batch_min", "width_max", "rounds_max", "releases_max"):
+        for field in (
+            *("batch_min", "width_max", "rounds_max", "releases_max"),
+            *("peer_ids_min", "peer_ids_max"),
+        ):
             value = getattr(self, field)
             require(value is None or value >= 1, f"policy.{field} is {value}: give 1 or more")
 
@@ -117,6 +127,26 @@ policy.rounds_max'
             or self._refuse_size(width, rounds)
             or self._refuse_releases(releases)
         )
+
+    def refuse_ids(self, peer: str, theirs: int, mine: int) -> str | None:
+        """Why this party does not look for common ids with another that has so many; None if it
+        does.
+
+        >>> Policy(peer_ids_min=100).refuse_ids("telco", 3, 5000)
+        'policy.peer_ids_min is 100 and telco brings 3 ids: bring more, or lower it in the party \
+file'
+        """
+        least, most, ratio = self.peer_ids_min, self.peer_ids_max, self.peer_ids_ratio
+        if least is not None and theirs < least:
+            limit, cure = f"peer_ids_min is {least:,}", "bring more, or lower it"
+        elif most is not None and theirs > most:
+            limit, cure = f"peer_ids_max is {most:,}", "bring fewer, or raise it"
+        elif ratio is not None and theirs > ratio * mine:
+            limit = f"peer_ids_ratio is {ratio:g}, which is {int(ratio * mine):,} ids here,"
+            cure = "bring fewer, or raise it"
+        else:
+            return None
+        return f"policy.{limit} and {peer} brings {theirs:,} ids: {cure} in the party file"
 
     def _refuse_size(self, width: int, rounds: int) -> str | None:
         if self.width_max is not None and width > self.width_max:

@@ -16,6 +16,7 @@ import msgspec
 
 from colonnade.errors import nearest
 from colonnade.job.bounds import PARTIES_MAX, WIDTH_MAX, check_name, check_seed
+from colonnade.job.ids import Ids
 from colonnade.job.running import Limits, Recovery, Timeouts
 from colonnade.job.tables import Preprocessing, check_table
 from colonnade.job.texts import parse_method
@@ -27,6 +28,7 @@ __all__ = [
     "PUBLIC",
     "Compute",
     "Costs",
+    "Ids",
     "Job",
     "Limits",
     "Link",
@@ -205,6 +207,11 @@ class Job(Record, frozen=True, kw_only=True):
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
     recovery: Recovery = Recovery()
+    ids: Ids = Ids()
+    alignment: Literal["private", "sorted"] | None = None
+    """How the parties come to the same rows: `private`, by an alignment before (`colonnade align`);
+    `sorted`, because their tables hold the same ids. Not set: as the alignment says where a party
+    has one, and sorted elsewhere."""
 
     def __post_init__(self) -> None:
         self._unfold()

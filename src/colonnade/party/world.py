@@ -27,10 +27,12 @@ class Work(IntEnum):
     """Embeddings of held-out rows, scores, and the copies of weights that they need."""
     SAVE = 6
     """Checkpoints and results, written and read, and the models that they are put into."""
+    ALIGN = 7
+    """Ids, under blinds and keys."""
 
 
 NAMES = tuple(kind.name.lower() for kind in Work)
-UNCHARGED = frozenset({Work.EVALUATE, Work.SAVE})
+UNCHARGED = frozenset({Work.EVALUATE, Work.SAVE, Work.ALIGN})
 """What is no part of the training: it costs no virtual time, and over the network it may take as
 long as it likes without keeping the party from being heard."""
 

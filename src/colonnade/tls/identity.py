@@ -77,13 +77,13 @@ def load_identity(
         )
     _check_kind(private, key)
     _check_name(own, certificate, party, names)
-    chain = _chain(own, between, anchors)
+    chain = chain_to(own, between, anchors)
     if chain is None:
         raise RequestError(
             f"the certificate {certificate} was not issued by the authority in {authority}: use "
             "the two files that came together, or add the certificates in between to the first"
         )
-    warnings = [text for each in chain for text in _check_time(each, own, party)]
+    warnings = [text for each in chain for text in check_time(each, own, party)]
     _check_purpose(own, certificate, listens)
     return Identity(party, chain_pem, key_pem, authority_pem, denied), warnings
 
@@ -115,7 +115,7 @@ def _check_name(own: x509.Certificate, path: Path, party: str, names: Collection
     )
 
 
-def _chain(
+def chain_to(
     own: x509.Certificate,
     between: Sequence[x509.Certificate],
     anchors: Sequence[x509.Certificate],
@@ -133,7 +133,7 @@ def _chain(
             return chain
 
 
-def _check_time(each: x509.Certificate, own: x509.Certificate, party: str) -> list[str]:
+def check_time(each: x509.Certificate, own: x509.Certificate, party: str) -> list[str]:
     """Refuse a certificate that is not valid now; warn of one that expires soon."""
     now, since, until = datetime.now(UTC), each.not_valid_before_utc, each.not_valid_after_utc
     what, cure = f"the certificate of {party}", "ask its authority for a new one"

@@ -84,11 +84,11 @@ class Ledger:
         return ledger
 
     def training_bytes(self, direction: Direction) -> int:
-        """Bytes of everything but evaluation, which only measures the training."""
+        """Bytes of all that makes the training, or starts and ends it."""
         return sum(
             size
             for (_, way, kind), (_, size) in self._counts.items()
-            if way == direction and _PURPOSE_OF[kind] != "evaluation"
+            if way == direction and _PURPOSE_OF[kind] in ("training", "control")
         )
 
     def bytes(self, direction: Direction, purpose: Purpose | None = None) -> int:

@@ -1,8 +1,8 @@
 """Every message that parties exchange. Nothing else ever leaves a party.
 
 A message is a frozen record. Its `KIND` is the byte that names it on the wire, and `PURPOSE`
-says under which heading the ledger counts it: *training* bytes make progress, *evaluation* bytes
-only measure it, *control* bytes start and end a job.
+says under which heading the ledger counts it: *alignment* finds the common rows, *training* bytes
+make progress, *evaluation* bytes only measure it, *control* bytes start and end a job.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from colonnade.wire.fault import Fault
 
-Purpose = Literal["training", "evaluation", "control"]
+Purpose = Literal["alignment", "training", "evaluation", "control"]
 
 UPDATES_MAX = 100_000
 """The most updates on one exchange that a party may speak of."""
@@ -289,9 +289,71 @@ class Failure(Control, frozen=True):
     """One sentence for a person at the other end."""
 
 
+class Introduction(Message, frozen=True):
+    """Who takes part in an alignment, and with which key it can be written to; the active party
+    hands it on to everybody."""
+
+    KIND = 16
+    PURPOSE = "alignment"
+    party: str
+    """Whose introduction this is."""
+    size: int
+    """How many ids it has."""
+    key: bytes
+    """Its public key (X25519)."""
+    nonce: bytes
+    """Drawn anew each time that the parties begin."""
+    certificate: bytes
+    """The certificate whose key has signed this, in PEM form, with those in between."""
+    signature: bytes
+    """Over all of this, the job, the run and the attempt at it."""
+    shape: str = ""
+    """What its ids look like, where it is willing to say."""
+
+
+class Sealed(Message, frozen=True):
+    """What one party of an alignment writes to another; the active party hands it on, and cannot
+    read it."""
+
+    PURPOSE = "alignment"
+    sender: str
+    to: str
+    round: int
+    """Which of the sender's messages of this kind to this party it is, counted from 0."""
+    content: Buffer
+
+
+class BlindedPoints(Sealed, frozen=True):
+    """Ids of the leading party, as points under blinds of their own."""
+
+    KIND = 17
+
+
+class EvaluatedPoints(Sealed, frozen=True):
+    """The same points, multiplied by the sender's key."""
+
+    KIND = 18
+
+
+class MaskTable(Sealed, frozen=True):
+    """A garbled table: what the leading party finds there for an id decides whether it is one of
+    the sender's."""
+
+    KIND = 19
+
+
+class CommonTags(Sealed, frozen=True):
+    """The ids that all parties have, in the common order, under the receiver's tags."""
+
+    KIND = 20
+
+
 _CONTROL = (Hello, Welcome, Terms, Barrier, Leave, Finish, Failure)
 _DATA = (Embedding, Gradient, Snapshot, Upload, Status, Labels, Evaluate, EvaluationEmbedding)
-MESSAGES: dict[int, type[Message]] = {message.KIND: message for message in (*_CONTROL, *_DATA)}
+ALIGNMENT = (Introduction, BlindedPoints, EvaluatedPoints, MaskTable, CommonTags)
+MESSAGES: dict[int, type[Message]] = {
+    message.KIND: message for message in (*_CONTROL, *_DATA, *ALIGNMENT)
+}
 CONTROL = frozenset(message.__name__ for message in _CONTROL)
 """The names of the kinds without which no job can begin, pause or end."""
 KINDS = frozenset(message.__name__ for message in MESSAGES.values())

@@ -1,0 +1,151 @@
+"""A party's ids as digests of 16 bytes in a file, in ascending order, each with its row.
+
+The file has 24 bytes an id, and is built piece by piece, so that a large table takes little memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from colonnade.errors import DataError
+from colonnade.job.ids import Ids
+from colonnade.record.private import private_file
+
+DIGEST_BYTES = 16
+RECORD = np.dtype([("high", ">u8"), ("low", ">u8"), ("row", "<i8")])
+"""A digest as two words in big-endian order, so that its bytes and its numbers sort alike."""
+Records = npt.NDArray[np.void]
+_PIECE = 2**20
+"""About how many ids are sorted in memory at once."""
+_BATCH = 2**16
+
+
+class IdSet:
+    """The ids of one party.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ids = IdSet.build(Path(folder) / "ids", [pa.array(["b", "a"])], Ids(), "bank.csv")
+    ...     len(ids), sorted(ids.rows(0, 2).tolist()), len(ids.digests(0, 2))
+    (2, [0, 1], 2)
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        count = path.stat().st_size // RECORD.itemsize
+        self._records: Records = (
+            np.memmap(path, dtype=RECORD, mode="r") if count else np.empty(0, dtype=RECORD)
+        )
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @classmethod
+    def build(cls, path: Path, texts: Iterable[pa.Array], rule: Ids, where: str) -> IdSet:
+        """From the ids of a table as text, in pieces, in the order of its rows."""
+        spilled = path.with_suffix(".spilled")
+        with private_file(spilled).open("wb") as file:
+            row = 0
+            for text in texts:
+                for start in range(0, len(text), _BATCH):
+                    records = _digested(text.slice(start, _BATCH), rule, row)
+                    file.write(records.tobytes())
+                    row += len(records)
+        try:
+            with private_file(path).open("wb") as file:
+                for piece in _sorted_pieces(spilled, row):
+                    _refuse_duplicates(piece, where)
+                    file.write(piece.tobytes())
+        finally:
+            spilled.unlink()
+        return cls(path)
+
+    def digests(self, start: int, stop: int) -> list[bytes]:
+        """Of the ids from one place of the order to another."""
+        piece = np.ascontiguousarray(self._records[["high", "low"]][start:stop])
+        packed = np.empty((len(piece), 2), dtype=">u8")
+        packed[:, 0], packed[:, 1] = piece["high"], piece["low"]
+        flat = packed.tobytes()
+        return [flat[at : at + DIGEST_BYTES] for at in range(0, len(flat), DIGEST_BYTES)]
+
+    def rows(self, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """The rows of these ids in the table."""
+        return np.asarray(self._records["row"][start:stop], dtype=np.int64)
+
+    def edges(self, buckets: int) -> npt.NDArray[np.int64]:
+        """Where each of so many buckets begins, and the last one ends; ids fall into them by their
+        digests."""
+        firsts = np.array(
+            [-(-(number << 64) // buckets) for number in range(1, buckets)], dtype=np.uint64
+        )
+        high = self._records["high"]
+        places = np.searchsorted(high, firsts.astype(">u8"), side="left")
+        return np.concatenate([[0], places, [len(self)]]).astype(np.int64)
+
+    def fingerprint(self) -> str:
+        """Of all ids with their rows: another one, where the table has changed."""
+        mixed = hashlib.sha256()
+        for start in range(0, len(self), _PIECE):
+            mixed.update(np.ascontiguousarray(self._records[start : start + _PIECE]).tobytes())
+        return mixed.hexdigest()
+
+
+def _digested(texts: pa.Array, rule: Ids, first: int) -> Records:
+    begun = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"colonnade id")
+    said = rule.text().encode()
+    begun.update(len(said).to_bytes(2, "big") + said)
+    flat = bytearray()
+    for text in texts.to_pylist():
+        each = begun.copy()
+        each.update(text.encode())
+        flat += each.digest()
+    words = np.frombuffer(bytes(flat), dtype=">u8").reshape(-1, 2)
+    records = np.empty(len(words), dtype=RECORD)
+    records["high"], records["low"] = words[:, 0], words[:, 1]
+    records["row"] = np.arange(first, first + len(words))
+    return records
+
+
+def _sorted_pieces(spilled: Path, count: int) -> Iterator[Records]:
+    """All records in ascending order, as many at a time as fit into memory."""
+    if not count:
+        return
+    whole: Records = np.memmap(spilled, dtype=RECORD, mode="r")
+    parts = -(-count // _PIECE)
+    for part in range(parts):
+        piece = _part(whole, part, parts)
+        yield piece[np.lexsort((piece["low"], piece["high"]))]
+
+
+def _part(whole: Records, part: int, parts: int) -> Records:
+    """The records whose digests fall into one of so many equal ranges."""
+    if parts == 1:
+        return np.array(whole)
+    low = np.uint64(-(-(part << 64) // parts))
+    found = []
+    for start in range(0, len(whole), _PIECE):
+        piece = whole[start : start + _PIECE]
+        inside = piece["high"] >= low
+        if part + 1 < parts:
+            inside &= piece["high"] < np.uint64(-(-((part + 1) << 64) // parts))
+        found.append(np.array(piece[inside]))
+    # Joining arrays turns their words into the machine's own order.
+    return np.concatenate(found).astype(RECORD)
+
+
+def _refuse_duplicates(piece: Records, where: str) -> None:
+    same = (piece["high"][1:] == piece["high"][:-1]) & (piece["low"][1:] == piece["low"][:-1])
+    if not same.any():
+        return
+    at = int(np.flatnonzero(same)[0])
+    rows = sorted(int(row) + 1 for row in piece["row"][at : at + 2])
+    raise DataError(
+        f"{where} has duplicate ids under the rule of the job: rows {rows[0]:,} and {rows[1]:,} "
+        f"have the same, and {int(same.sum()):,} or more rows repeat one: keep one row per id"
+    )

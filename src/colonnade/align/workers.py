@@ -1,0 +1,118 @@
+"""Where the multiplications are done: on all cores of this host, or on a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+from colonnade.errors import RequestError
+
+T = TypeVar("T")
+SLICE = 512
+"""How many ids one piece of work has on a thread: short, so that all cores end together."""
+RAY_SLICE = 8_192
+"""As many on another host, where handing work over takes a while."""
+
+
+class Workers(Protocol):
+    """Do pieces of work, which depend on nothing but their arguments."""
+
+    slice: int
+    """How many ids a piece should have."""
+
+    def map(self, work: Callable[..., T], pieces: Sequence[tuple[Any, ...]]) -> list[T]:
+        """The results in the order of the pieces."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more is to be done."""
+        ...
+
+
+class Threads:
+    """On threads of this process: libsodium lets the others go on while it multiplies.
+
+    >>> workers = Threads(2)
+    >>> workers.map(pow, [(2, 3), (3, 2)])
+    [8, 9]
+    >>> workers.close()
+    """
+
+    slice = SLICE
+
+    def __init__(self, count: int | None = None) -> None:
+        self._pool = ThreadPoolExecutor(count or cores())
+
+    def map(self, work: Callable[..., T], pieces: Sequence[tuple[Any, ...]]) -> list[T]:
+        if len(pieces) == 1:
+            return [work(*pieces[0])]
+        return list(self._pool.map(lambda piece: work(*piece), pieces))
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+def cores() -> int:
+    """How many cores this process may use.
+
+    >>> cores() >= 1
+    True
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Ray:
+    """On a Ray cluster; each piece is a task of its own. Keys and blinds travel there, so the
+    cluster must be this party's own."""
+
+    slice = RAY_SLICE
+
+    def __init__(self, address: str) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise RequestError(
+                f"--workers {address} needs Ray: pip install 'colonnade[ray]'"
+            ) from None
+        self._ray: Any = ray
+        try:
+            ray.init(address=address, log_to_driver=False, configure_logging=False)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise RequestError(
+                f"there is no Ray cluster at {address} ({str(error).splitlines()[0][:200]}): start "
+                "one, or leave out --workers"
+            ) from None
+
+    def map(self, work: Callable[..., T], pieces: Sequence[tuple[Any, ...]]) -> list[T]:
+        task = self._ray.remote(work)
+        results: list[T] = self._ray.get([task.remote(*piece) for piece in pieces])
+        return results
+
+    def close(self) -> None:
+        self._ray.shutdown()
+
+
+def workers(text: str | None = None) -> Workers:
+    """As the command line names them: a number of threads, `ray://HOST:PORT`, or None for a thread
+    on each core.
+
+    >>> workers("1").map(len, [("ab",)])
+    [2]
+    >>> workers("many")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    colonnade.errors.RequestError: --workers many is neither a number of threads nor ...
+    """
+    if text is None:
+        return Threads()
+    if text.isdecimal() and 1 <= int(text) <= 1024:
+        return Threads(int(text))
+    if text.startswith("ray://"):
+        return Ray(text)
+    raise RequestError(
+        f"--workers {text} is neither a number of threads nor a Ray cluster: write --workers 4, or "
+        "--workers ray://HOST:10001"
+    )
