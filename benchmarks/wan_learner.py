@@ -22,11 +22,11 @@ from colonnade.party.active import Active
 from colonnade.party.passive import Passive
 from colonnade.party.training import Training
 from colonnade.record.party_folder import PartyFolder
-from colonnade.run.join import Participation
+from colonnade.run.join import TrainingParticipation
 from colonnade.run.setup import participant
 
 
-class Keeper(Participation):
+class Keeper(TrainingParticipation):
     """A party that keeps its weights at the end of every so many rounds, and the instants."""
 
     def __init__(self, *given: Any, every: int) -> None:

@@ -1,48 +1,31 @@
-"""A party takes part in a job over the network, from its start to its last file."""
+"""A party takes part in a training over the network."""
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from colonnade.errors import AbsentError, FailedError
-from colonnade.job.files import dumps
 from colonnade.job.party_file import public_job
-from colonnade.job.running import Timeouts
 from colonnade.job.terms import identity
 from colonnade.learn.participant import Participant
-from colonnade.net.detector import FailureDetector, new_generation, new_incarnation, wall_ns
 from colonnade.net.link import Emulation
-from colonnade.net.runner import Address, run_connected
+from colonnade.net.runner import Address
 from colonnade.party.outcome import Outcome
-from colonnade.party.session import run_session
 from colonnade.party.training import Training
-from colonnade.party.world import Over
-from colonnade.record.chain import Chain, reconcile
-from colonnade.record.checkpoints import FileStore
-from colonnade.record.events import Event, Finished, Resumed, Started, Subscriber
+from colonnade.record.events import Subscriber
 from colonnade.record.party_folder import PartyFolder
 from colonnade.record.private import write_whole
 from colonnade.record.run import PartyRun, Run
+from colonnade.run.participation import Participation
 from colonnade.run.releases import Counter, allowance
 from colonnade.run.simulate import with_efforts
-from colonnade.run.surroundings import NotedStore, PartyWorld
 from colonnade.tls.identity import Identity
 from colonnade.tls.keyring import Keyring
 from colonnade.wire.fault import Fault
-from colonnade.wire.ledger import Entry
-
-DONE_STATUS = "done"
-KEPT_BEFORE = "the result of this party was kept before"
-DISK_FAULTS = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
-    *(errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR),
-)
 
 
 @dataclass
@@ -72,82 +55,48 @@ def take_part(
 ) -> Joined:
     """Take part in a job; returns when it is over for everybody. The subscribers are told what
     happens."""
-    return Participation(me, folder, subscribers).run(address, identity, emulation)
+    return TrainingParticipation(me, folder, subscribers).run(address, identity, emulation)
 
 
-class Participation:
-    """One process of a party, from its start to its last file."""
+class TrainingParticipation(Participation[Outcome]):
+    """One process of a party that trains."""
 
     def __init__(
         self, me: Participant, folder: PartyFolder, subscribers: Sequence[Subscriber] = ()
     ) -> None:
         self.me = me
-        self.folder = folder
-        job = me.job
-        same = identity(me.agreement().terms())
-        self.chain = Chain.open(folder.chain, me.me, same, wall_ns())
-        elapsed_ns = max(0, wall_ns() - folder.remember("started_ns", wall_ns()))
-        self.detector = FailureDetector(
-            self._timeouts(), me.me, subscribers, self.chain, elapsed_ns
-        )
-        kept = FileStore(folder.checkpoints, me.me, same, job.recovery.keep)
-        forgives = job.recovery.on_disk_fault == "go_on"
-        self.store = NotedStore(kept, self.detector, self.chain, forgives)
         agreement = me.agreement()
+        same = identity(agreement.terms())
+        super().__init__(me.job, me.me, me.policy, same, folder, subscribers)
         self.per_epoch = agreement.plan.per_epoch
         self.chosen_on = agreement.schedule.chosen_on
         self.run_: Run | None = None
         self.fault: Fault | None = None
-        write_whole(folder.path / "job.toml", dumps(public_job(job)))
 
     def run(
         self, address: Address, identity: Keyring | Identity, emulation: Emulation | None
     ) -> Joined:
         """Connect, train and keep the result."""
-        me = self.me
-        self._tell(Started, self.chain.entries > 1)
-        self.world = PartyWorld(
-            me.job,
-            me.me,
-            self.detector,
-            incarnation=new_incarnation(),
-            emulation=emulation,
-            policy=me.policy,
-            generation=new_generation(),
-        )
-        self.world.receipt = self._receipt
-        self.world.releases = None if me.leads else self._counter()
-        self.world.begun = self._begun
-        self.world.settled = self.folder.complete
-        self.training = self.program()
-        try:
-            status = run_connected(self.world, address, identity, self._session)
-            differences = self._reconcile()
-            why = "" if self.fault is None else str(self.fault)
-            self._tell(Finished, status, why)
-        finally:
-            self.chain.close()
+        status, differences = self.take_part(address, identity, emulation)
         loop = self.training.loop
         rounds = self.folder.rounds if loop is None else loop.view.round
         return Joined(status, self.folder.path, rounds, differences, self.run_, self.fault)
 
     def program(self) -> Training:
-        """What the party is to do."""
-        return Training.of(self.me, self.store, self._keep)
+        self.training = Training.of(self.me, self.store, self._keep)
+        return self.training
 
-    def _tell(self, kind: Callable[..., Event], *said: object) -> None:
-        self.detector.tell(kind(self.me.me, self.detector.time_ns(), *said))
+    def status(self, outcome: Outcome) -> str:
+        self.fault = outcome.fault
+        return outcome.reason
 
-    def _timeouts(self) -> Timeouts:
-        """A passive party that has its result waits for the active one no longer than for a
-        goodbye: only that is missing, and perhaps nobody is there to say it."""
-        timeouts = self.me.job.timeouts
-        if self.me.leads or not self.folder.is_done:
-            return timeouts
-        return msgspec.structs.replace(timeouts, join=timeouts.finish)
+    def why(self) -> str:
+        return "" if self.fault is None else str(self.fault)
 
-    def _counter(self) -> Counter:
+    def counter(self) -> Counter | None:
         """The releases, with those of earlier processes; the ledger has them."""
+        if self.leads:
+            return None
         before: dict[str, int] = {}
         for (_, way, kind), (messages, _) in self.chain.before.items():
             if way == "sent":
@@ -156,59 +105,6 @@ class Participation:
         if not self.folder.is_done:
             counter.check()
         return counter
-
-    async def _session(self) -> str:
-        try:
-            outcome: Outcome
-            (outcome,) = await run_session(self.world, [self.training])
-            self.fault = outcome.fault
-            return outcome.reason
-        except OSError as error:
-            if error.errno not in DISK_FAULTS:
-                raise
-            raise FailedError(
-                f"the run folder {self.folder.path} cannot be written ({error.strerror}): "
-                "mend the disk, then start the same command again"
-            ) from None
-        except Over as news:
-            if not self.folder.is_done:
-                raise
-            self.detector.note(f"{news}; {KEPT_BEFORE}")
-            self.folder.complete()
-            return DONE_STATUS
-        except AbsentError as absent:
-            # Once the parties have begun again, they need each other to the end.
-            if not self.folder.is_done or self.training.loop is not None:
-                raise
-            self.detector.note(f"{absent}; {KEPT_BEFORE}, and only a goodbye is missing")
-            return DONE_STATUS
-
-    def _begun(self, start: int) -> None:
-        if not self.detector.begun_ns:
-            now_ns = self.detector.now()
-            # A clock that was set back must not make the time negative.
-            self.world.start_clock(min(now_ns, self.folder.remember("begun_ns", now_ns)))
-        if self.world.roster.begun_again or start:
-            self._tell(Resumed, start)
-
-    def _receipt(self, peer: str) -> bytes:
-        entries = self.world.ledger.entries()
-        return msgspec.json.encode([entry for entry in entries if entry["peer"] == peer])
-
-    def _reconcile(self) -> dict[str, list[str]]:
-        """Compare the peers' receipts with the own ledger; they come from outside."""
-        mine = self.world.ledger.entries()
-        found: dict[str, list[str]] = {}
-        for peer, receipt in self.world.goodbyes.items():
-            try:
-                theirs = msgspec.json.decode(receipt, type=list[Entry])
-                found[peer] = reconcile(mine, self.me.me, theirs, peer)
-            except msgspec.MsgspecError:
-                found[peer] = [f"the receipt of {peer} cannot be read"]
-            for sentence in found[peer]:
-                self.detector.note(sentence)
-        self.folder.reconciled(found)
-        return found
 
     def _keep(self, outcome: Outcome) -> None:
         """Keep the result."""
@@ -264,4 +160,4 @@ class Participation:
         )
 
 
-__all__ = ["Joined", "Participation", "take_part"]
+__all__ = ["Joined", "TrainingParticipation", "take_part"]
