@@ -37,9 +37,10 @@ def drawn(name: str):
 def party(job: Job, name: str, texts, folder: Path, workers=None, **more) -> Align:
     desk = Desk(folder / name)
 
-    def ids() -> None:
+    def ids() -> str:
         texts_ = pa.array(list(texts), pa.large_string())
         IdSet.build(desk.folder / IDS, [texts_], job.ids, name)
+        return ""
 
     given = {"credentials": Unsigned(), "randomness": drawn(name), **more}
     return Align(job, name, ids, desk, workers or Threads(1), **given)

@@ -38,14 +38,16 @@ class Secrets(msgspec.Struct, frozen=True):
     """What the free slots of its tables come from."""
     order: bytes
     """What the common order comes from, where it leads."""
+    ids: str = ""
+    """A fingerprint of its ids."""
     peers: Mapping[str, bytes] = {}
     """The public keys of the others, as they first introduced themselves."""
 
     @classmethod
-    def draw(cls, run: str, randomness: Randomness) -> Secrets:
+    def draw(cls, run: str, ids: str, randomness: Randomness) -> Secrets:
         """New ones."""
         letters, key, blinds, filling, order = (randomness(_BYTES) for _ in range(5))
-        return cls(run, letters, key, blinds, filling, order)
+        return cls(run, letters, key, blinds, filling, order, ids)
 
 
 class Desk:
@@ -64,10 +66,16 @@ class Desk:
             known = None
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise RequestError(f"{path} cannot be read, it is damaged: {ANEW}") from None
+        ids = self.ids.fingerprint()
         if known is not None and known.run == run:
+            # Tables of the same key with other ids would give both away.
+            if known.ids != ids:
+                raise RequestError(
+                    f"the table has changed since this alignment began: put it back, or {ANEW}"
+                )
             return known
         self.clear()
-        drawn = Secrets.draw(run, randomness)
+        drawn = Secrets.draw(run, ids, randomness)
         self.keep(drawn)
         return drawn
 

@@ -40,16 +40,18 @@ from colonnade.wire.messages import ALIGNMENT, Finish, Hello, Introduction, Mess
 class Align:
     """From the ids of a party's table to the rows that all parties have, in one order.
 
-    `ids` prepares the desk's ids; it is called when they are first needed.
+    `ids` puts the party's ids on its desk, and says what others may know of how they look; it is
+    called when they are first needed.
     """
 
     start = 0
+    kinds = Kinds(ALIGNMENT, ALIGNMENT)
 
     def __init__(
         self,
         job: Job,
         me: str,
-        ids: Callable[[], None],
+        ids: Callable[[], str],
         desk: Desk,
         workers: Workers,
         credentials: Credentials,
@@ -60,7 +62,6 @@ class Align:
     ) -> None:
         self.me = me
         self.leads = me == job.active
-        self.kinds = Kinds(ALIGNMENT, ALIGNMENT)
         self.terms = align_terms(job)
         self.store = store
         self.restarts = job.recovery.restarts
@@ -75,7 +76,7 @@ class Align:
 
     @cached_property
     def hello(self) -> Hello:
-        self._prepare()
+        self._shape = self._prepare()
         return Hello(self.me, digest(self.terms), len(self._desk.ids), test_rows=0, width=0)
 
     def refuse(self, peer: str, hello: Hello) -> str | None:
@@ -95,6 +96,7 @@ class Align:
             self._randomness(NONCE_BYTES),
             self._occasion,
             self._credentials,
+            self._shape,
         )
 
     def state(self) -> Tree:

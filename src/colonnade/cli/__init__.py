@@ -3,8 +3,8 @@
 Exit codes: 0; 1 when the job failed; 2 when the request is wrong; 130 after Ctrl-C. Whatever is
 not 0 comes with one sentence on standard error; only our own mistakes show a traceback.
 
-May import reproduce, run, net, tls, party, learn, record, models, data, job, methods, policies,
-compress, wire.
+May import reproduce, run, align, net, tls, party, learn, record, models, data, job, methods,
+policies, compress, wire.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli.align import align
 from colonnade.cli.compare import compare
 from colonnade.cli.demo import demo
 from colonnade.cli.join import join, stop
@@ -42,8 +43,9 @@ app = typer.Typer(
     "rows.\n\nBegin with [bold]colonnade demo[/bold].",
 )
 COMMANDS = (
-    demo, look, simulate, compare, sweep, launch, join, stop, ledger, methods, jobs, reproduce
-)  # fmt: skip
+    *(demo, look, simulate, compare, sweep, launch, align, join, stop),
+    *(ledger, methods, jobs, reproduce),
+)
 for _command in COMMANDS:
     app.command()(_command)
 app.add_typer(keys, name="keys")

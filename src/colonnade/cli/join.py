@@ -87,40 +87,43 @@ Restart = Annotated[
 CommonSeed = Annotated[int | None, typer.Option(help="The job's seed; the same at all parties.")]
 
 
+Listen = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Active party: listen here, as in :7443.")
+]
+Connect = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Passive party: dial the active one here.")
+]
+Keys = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="A folder with cert.pem, key.pem and ca.pem, instead of the file's."
+    ),
+]
+Emulate = Annotated[
+    str | None,
+    typer.Option(metavar="LINE", help="Make the line slower: --emulate latency=50ms,rate=300mbit."),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Say what would leave this host, to whom, and stop there."),
+]
+
+
 def join(
     job: JobName,
     me: Me,
-    listen: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Active party: listen here, as in :7443."),
-    ] = None,
-    connect: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Passive party: dial the active one here."),
-    ] = None,
+    listen: Listen = None,
+    connect: Connect = None,
     party: PartyPath = None,
-    keys: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="A folder with cert.pem, key.pem and ca.pem, instead of the file's."
-        ),
-    ] = None,
+    keys: Keys = None,
     out: RunFolder = None,
     restart: Restart = False,
     method: MethodName = None,
     seed: CommonSeed = None,
     sets: Sets = None,
-    emulate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LINE", help="Make the line slower: --emulate latency=50ms,rate=300mbit."
-        ),
-    ] = None,
+    emulate: Emulate = None,
     threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch.")] = 1,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Say what would leave this host, to whom, and stop there."),
-    ] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     allow: Allow = None,
@@ -133,33 +136,34 @@ def join(
 
     Example: colonnade join job.toml --me telco --connect bank.example:7443
     """
-    _settle_in(threads, launched)
-    _check_address("--listen", listen)
-    _check_address("--connect", connect)
-    own, file, taken = _read(job, me, party, sets or [], method, seed, allow or [], trust_job)
+    settle_in(threads, launched)
+    check_address("--listen", listen)
+    check_address("--connect", connect)
+    own, file, taken = read_own(job, me, party, sets or [], method, seed, allow or [], trust_job)
     if dry_run:
         from colonnade.cli.dry_run import Line, show_dry_run
 
         show_dry_run(own, me, file, as_json, Line(listen, connect, keys, emulate, taken))
         return
-    _check_ends(own, me, listen, connect)
+    check_ends(own, me, listen, connect)
     result = _take_part(
         own,
         me,
         file,
         out or Path("runs") / f"{own.name}-{me}",
-        address=_address(listen, connect, file),
-        keyring=_keyring(own, me, file, party or find_party(job, me), keys),
+        address=address_of(listen, connect, file),
+        keyring=keyring_of(own, me, file, party or find_party(job, me), keys),
         emulate=emulate,
         threads=threads,
         restart=restart,
-        reporter=partial(_reporter, quiet, launched),
+        reporter=partial(reporter_of, quiet, launched),
     )
     if result is not None:
         show(result, as_json, quiet or launched)
 
 
-def _reporter(quiet: bool, launched: bool, folder: PartyFolder) -> Reporter:
+def reporter_of(quiet: bool, launched: bool, folder: PartyFolder) -> Reporter:
+    """What tells a person, and the log of the folder, what happens."""
     from colonnade.cli.reporter import Reporter
 
     return Reporter(screen.stderr(), folder.path / "log.txt", quiet, launched)
@@ -221,12 +225,19 @@ def _ready(process: PartyProcess, file: PartyFile, folder: PartyFolder) -> Parti
 
 @contextmanager
 def _told(party: Participant, reporter: Reporter) -> Iterator[Reporter]:
-    """Tells what is odd about the data first, and last why the party ended before the job did."""
+    """Tells what is odd about the data first."""
     from colonnade.data.scale import remarks
     from colonnade.record.events import Notice
 
     for remark in remarks({party.me: party.data.columns}, party.data.labels):
         reporter(Notice(party.me, 0, remark))
+    with telling(reporter):
+        yield reporter
+
+
+@contextmanager
+def telling(reporter: Reporter) -> Iterator[Reporter]:
+    """Tells last why the party ended before the job did."""
     try:
         yield reporter
     except StoppedError as stop:
@@ -278,7 +289,7 @@ def show(result: Joined, as_json: bool, quiet: bool) -> None:
         raise FailedError("the ledgers of both ends differ: see reconciliation.json")
 
 
-def _settle_in(threads: int, launched: bool) -> None:
+def settle_in(threads: int, launched: bool) -> None:
     """What a process of a party needs before it loads torch."""
     check_threads(threads)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
@@ -288,7 +299,7 @@ def _settle_in(threads: int, launched: bool) -> None:
         end_with_input()
 
 
-def _read(
+def read_own(
     source: str,
     me: str,
     path: Path | None,
@@ -313,14 +324,34 @@ def _read(
         screen.stderr().print(warning)
     own = own_job(public, me, file)
     mine = [text for text in sets if text.startswith((f"parties.{me}.", "parties.*."))]
-    return with_sets(own, *mine), file, taken
+    return with_alignment(with_sets(own, *mine), me), file, taken
+
+
+def with_alignment(job: Job, me: str) -> Job:
+    """A job whose party trains on its aligned rows: those that its file names, or else those that
+    colonnade align has left in this folder."""
+    from colonnade.data.aligned import default_folder, has_alignment
+
+    own, place = job.parties[me], default_folder(job.name, me)
+    if own.aligned is not None or own.table is None or job.alignment == "sorted":
+        return job
+    if not has_alignment(place):
+        if job.alignment == "private":
+            raise RequestError(
+                f"the job wants its rows aligned (alignment = 'private'), and {place} holds no "
+                f"alignment: run colonnade align first, or name its folder in the party file "
+                "(aligned)"
+            )
+        return job
+    own = msgspec.structs.replace(own, aligned=str(place))
+    return msgspec.structs.replace(job, parties=job.parties | {me: own})
 
 
 _PORT_MAX = 65_535
 _PLACE = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]*):(?P<port>[0-9]{1,5})")
 
 
-def _check_address(option: str, text: str | None) -> None:
+def check_address(option: str, text: str | None) -> None:
     """Refuse what is no host and port: gRPC would take another port than the one that was meant."""
     if text is None:
         return
@@ -333,7 +364,8 @@ def _check_address(option: str, text: str | None) -> None:
         )
 
 
-def _check_ends(job: Job, me: str, listen: str | None, connect: str | None) -> None:
+def check_ends(job: Job, me: str, listen: str | None, connect: str | None) -> None:
+    """Refuse to listen or to dial where the other is meant."""
     leads = me == job.active
     if leads and (listen is None or connect is not None):
         raise RequestError(f"{me} is the active party and listens: give --listen :7443")
@@ -343,13 +375,16 @@ def _check_ends(job: Job, me: str, listen: str | None, connect: str | None) -> N
         )
 
 
-def _address(listen: str | None, connect: str | None, file: PartyFile) -> Address:
+def address_of(listen: str | None, connect: str | None, file: PartyFile) -> Address:
+    """Where to listen, or to connect to."""
     from colonnade.net.runner import Address
 
     return Address(listen, connect, file.tls.server_name, file.tls.names)
 
 
-def _keyring(job: Job, me: str, file: PartyFile, found: Path | None, keys: Path | None) -> Keyring:
+def keyring_of(
+    job: Job, me: str, file: PartyFile, found: Path | None, keys: Path | None
+) -> Keyring:
     """The party's certificate and whom it trusts; read again when one of its files changes."""
     from colonnade.tls.denial import read_denied
     from colonnade.tls.identity import load_identity

@@ -31,14 +31,14 @@ def fingerprint(job: Job, about: dict[str, Any], arrays: Iterable[Any] = ()) -> 
     salt = terms.digest(terms.terms(job, {}))
     mixed = hashlib.sha256(msgspec.json.encode([salt, about], order="deterministic"))
     for array in arrays:
-        for part in _buffers(array):
+        for part in buffers(array):
             # Lengths keep two parts from running into each other.
             mixed.update(part.nbytes.to_bytes(8, "little"))
             mixed.update(part)
     return mixed.hexdigest()
 
 
-def _buffers(array: Any) -> Iterator[memoryview]:
+def buffers(array: Any) -> Iterator[memoryview]:
     """What an array holds, in bytes that do not depend on how it lies in memory."""
     if not isinstance(array, pa.Array):
         yield _bytes(array)

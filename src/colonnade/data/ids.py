@@ -34,7 +34,7 @@ def id_texts(table: pa.Table, columns: Sequence[str], rule: Ids, where: str) -> 
                 f"the id column '{name}' of {where} holds the control character U+001F, which "
                 "stands between the parts of an id: take it out"
             )
-    return pc.binary_join_element_wise(*parts, _BETWEEN)
+    return pc.binary_join_element_wise(*parts, pa.scalar(_BETWEEN, pa.large_string()))
 
 
 def _part(column: pa.ChunkedArray, name: str, rule: Ids, where: str) -> pa.Array:

@@ -30,6 +30,8 @@ IN_MEMORY_BYTES = 1 << 30
 SAMPLE = 200_000
 """From so many training rows what is to be known of columns is learnt."""
 Places = npt.NDArray[np.int32]
+ELSEWHERE = -1
+"""The place of a row that not all parties have."""
 
 
 def is_large(file: TableFile, columns: Sequence[str]) -> bool:
@@ -44,7 +46,7 @@ class OnDisk:
     file: TableFile
     names: list[str]
     places: Places
-    """For each row of the file its place in the order of the ids."""
+    """For each row of the file its place in the common order; `ELSEWHERE`, if it has none."""
 
     def take(self, rows: Rows) -> Part:
         """Some of the rows, by their places, in ascending order."""
@@ -74,7 +76,8 @@ class Part:
 
     def _pieces(self) -> Any:
         """The rows in the order of the file, and where each belongs."""
-        slots = np.full(len(self.whole.places), -1, dtype=np.int32)
+        # The last slot is that of `ELSEWHERE`, and stays empty.
+        slots = np.full(len(self.whole.places) + 1, -1, dtype=np.int32)
         slots[self.rows] = np.arange(len(self.rows), dtype=np.int32)
         start = 0
         for batch in self.whole.file.batches(self.whole.names):
@@ -83,9 +86,9 @@ class Part:
             kept = own >= 0
             if kept.any():
                 yield pa.Table.from_batches([batch.filter(pa.array(kept))]), own[kept]
-        if start != len(slots):
+        if start != (had := len(self.whole.places)):
             raise DataError(
-                f"{self.whole.file.path} had {len(slots)} rows and has {start} now: leave it as it "
+                f"{self.whole.file.path} had {had} rows and has {start} now: leave it as it "
                 "is while it is read"
             )
 

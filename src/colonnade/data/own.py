@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from colonnade.data.aligned import aligned_rows, read_facts
 from colonnade.data.arrays import as_images, read_array
 from colonnade.data.checks import unequal
 from colonnade.data.csv_dialect import Said
 from colonnade.data.files import TableFile
+from colonnade.data.ids import id_texts
 from colonnade.data.named import Dataset
-from colonnade.data.on_disk import OnDisk, is_large
-from colonnade.data.tables import by_id, ordered, select, values
+from colonnade.data.on_disk import ELSEWHERE, OnDisk, is_large
+from colonnade.data.tables import ordered, select, values
 from colonnade.data.views import cut
 from colonnade.errors import DataError, nearest
+from colonnade.job.ids import Ids
 from colonnade.job.records import Party, is_array
 
 Array = npt.NDArray[Any]
@@ -42,14 +46,18 @@ class FileRows:
     labels: Array | None = None
     weights: Array | None = None
     ids: pa.Array | None = None
-    """In ascending order; None for rows that only their place identifies."""
+    """In ascending order, or in that of the alignment; None for rows that only their place
+    identifies."""
 
 
-def read_rows(name: str, party: Party, label: str | None, *, test: bool = False) -> FileRows:
-    """Read a party's own rows, or those held out; `label` is the active party's label column."""
+def read_rows(
+    name: str, party: Party, label: str | None, rule: Ids | None = None, *, test: bool = False
+) -> FileRows:
+    """Read a party's own rows, or those held out; `label` is the active party's label column, and
+    `rule` says what of an id counts where the rows were aligned."""
     table = party.table_test if test else party.table
     if table is not None and not is_array(table):
-        return _from_table(name, party, label, table)
+        return _from_table(name, party, label, table, rule or Ids())
     if party.sample_weight is not None:
         raise DataError(
             f"{name} has sample_weight '{party.sample_weight}' but no table with columns: "
@@ -102,17 +110,39 @@ def _no_label(name: str, field: str) -> DataError:
     )
 
 
-def _from_table(name: str, party: Party, label: str | None, path: str) -> FileRows:
-    if party.view is not None:
-        raise DataError(f"{name} has a view but {path} is a table: use columns instead of view")
-    if party.id is None:
+def id_columns(name: str, party: Party, path: str) -> tuple[str, ...]:
+    """The columns that name a party's rows.
+
+    >>> id_columns("bank", Party(id=["country", "number"]), "bank.csv")
+    ('country', 'number')
+    """
+    columns = (party.id,) if isinstance(party.id, str) else tuple(party.id or ())
+    if not columns:
         raise DataError(
             f"{name} has the table {path} but no id: set parties.{name}.id to the column that "
             "names its rows"
         )
-    file = table_file(path, party)
-    if party.id not in file.names:
-        raise DataError(f"{path} has no id column '{party.id}': {nearest(party.id, file.names)}")
+    return columns
+
+
+def open_table(name: str, party: Party, path: str) -> TableFile:
+    """A party's table, with the columns that name its rows as text."""
+    columns, file = id_columns(name, party, path), table_file(path, party)
+    for column in columns:
+        if column not in file.names:
+            raise DataError(f"{path} has no id column '{column}': {nearest(column, file.names)}")
+    return file
+
+
+def _from_table(name: str, party: Party, label: str | None, path: str, rule: Ids) -> FileRows:
+    if party.view is not None:
+        raise DataError(f"{name} has a view but {path} is a table: use columns instead of view")
+    if party.aligned is not None and path == party.table_test:
+        raise DataError(
+            f"{name} has a file of test rows, and its rows were aligned: hold out a share of the "
+            "rows instead (train.test)"
+        )
+    file = open_table(name, party, path)
     active = party.role == "active"
     if active and party.label is None:
         raise _no_label(name, "label")
@@ -124,7 +154,7 @@ def _from_table(name: str, party: Party, label: str | None, path: str) -> FileRo
     own = [column for column in (label, party.sample_weight) if active and column is not None]
     chosen = _chosen(name, party, label, file)
     large = bool(chosen) and is_large(file, chosen)
-    table, ids, features = _read(file, party.id, chosen, own, large=large)
+    table, ids, features = _read(name, party, rule, file, chosen, own, large=large)
     return FileRows(
         name=name,
         count=len(ids),
@@ -136,25 +166,56 @@ def _from_table(name: str, party: Party, label: str | None, path: str) -> FileRo
 
 
 def _read(
-    file: TableFile, id_column: str, chosen: list[str], own: list[str], *, large: bool
+    name: str,
+    party: Party,
+    rule: Ids,
+    file: TableFile,
+    chosen: list[str],
+    own: list[str],
+    *,
+    large: bool,
 ) -> tuple[pa.Table, pa.Array, pa.Table | OnDisk | None]:
-    """Columns in the order of the ids, the ids, and the features, which may stay on disk."""
-    where = str(file.path)
+    """Columns in the order in which all parties have the rows, the ids, and the features, which may
+    stay on disk."""
+    columns = id_columns(name, party, str(file.path))
+    table = file.read([*columns, *own] if large else [*columns, *chosen, *own])
+    ids, order = _order(name, party, rule, table, str(file.path))
+    rest = table.drop_columns(list(columns))
     if not large:
-        table, ids = by_id(file.read([id_column, *chosen, *own]), id_column, where)
-        return table, ids, table.select(chosen) if chosen else None
-    table = file.read([id_column, *own])
-    ids, order = ordered(table[id_column], id_column, where)
-    places = np.empty(len(ids), dtype=np.int32)
+        rest = rest.take(order)
+        return rest, ids, rest.select(chosen) if chosen else None
+    places = np.full(table.num_rows, ELSEWHERE, dtype=np.int32)
     places[order.to_numpy()] = np.arange(len(ids), dtype=np.int32)
-    rest = table.drop_columns([id_column])
     return rest.take(order) if own else rest, ids, OnDisk(file, chosen, places)
+
+
+def _order(
+    name: str, party: Party, rule: Ids, table: pa.Table, where: str
+) -> tuple[pa.Array, pa.Array]:
+    """The ids of the rows in the order in which all parties have them, and which row each is."""
+    columns = id_columns(name, party, where)
+    if party.aligned is None:
+        if len(columns) == 1:
+            return ordered(table[columns[0]], columns[0], where)
+        texts = pa.chunked_array([id_texts(table, columns, rule, where)])
+        return ordered(texts, " + ".join(columns), where)
+    folder = Path(party.aligned)
+    facts = read_facts(folder)
+    if (facts.party, facts.rule, facts.id) != (name, rule.text(), columns):
+        raise DataError(
+            f"the alignment in {folder} is of another party, or other id columns, or another rule "
+            "for ids: name the one of this job, or align again"
+        )
+    texts = id_texts(table, columns, rule, where)
+    rows = pa.array(aligned_rows(folder, facts, texts, where))
+    return texts.take(rows), rows
 
 
 def table_file(path: str, party: Party) -> TableFile:
     """A party's table, with what it says of how the file is written."""
     said = Said(party.encoding, party.separator, party.decimal)
-    return TableFile(path, text=[] if party.id is None else [party.id], said=said)
+    columns = [party.id] if isinstance(party.id, str) else party.id or []
+    return TableFile(path, text=columns, said=said)
 
 
 def _weights(name: str, party: Party, table: pa.Table) -> Array | None:
@@ -163,7 +224,8 @@ def _weights(name: str, party: Party, table: pa.Table) -> Array | None:
 
 
 def _chosen(name: str, party: Party, label: str | None, file: TableFile) -> list[str]:
-    candidates = [column for column in file.names if column != party.id]
+    names = id_columns(name, party, str(file.path))
+    candidates = [column for column in file.names if column not in names]
     if party.role == "active":
         refuse_named_label(name, party, label)
         hidden = [label, party.sample_weight]

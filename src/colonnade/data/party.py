@@ -128,14 +128,14 @@ def read_files(job: Job, me: str) -> Files:
     """Read a party's own files."""
     party, label = job.parties[me], job.parties[job.active].label
     column = None if label is None or is_array(label) else label
-    train = read_rows(me, party, column)
+    train = read_rows(me, party, column, job.ids)
     if party.table_test is None and party.label_test is None:
         return Files(train, None)
     if party.table is not None and party.table_test is None:
         raise DataError(
             f"{me} has a label_test but no table_test: give both, or hold out a share of the rows"
         )
-    return Files(train, read_rows(me, party, column, test=True))
+    return Files(train, read_rows(me, party, column, job.ids, test=True))
 
 
 def from_files(job: Job, me: str, files: Files) -> PartyData:

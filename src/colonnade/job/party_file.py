@@ -43,6 +43,8 @@ class Tls(Record, frozen=True, kw_only=True):
     """Fingerprints (SHA-256) or serial numbers of certificates that are not accepted any more."""
     deny_file: str | None = None
     """A file with more of them, one a line."""
+    pins: dict[str, str] = msgspec.field(default_factory=dict)
+    """The SHA-256 fingerprint of the key that a party must have, whatever an authority says."""
 
     def __post_init__(self) -> None:
         require(
@@ -66,7 +68,8 @@ class PartyFile(Record, frozen=True, kw_only=True):
     """A named data set, for trials. Real parties have a table."""
     table: str | None = None
     table_test: str | None = None
-    id: str | None = None
+    id: str | list[str] | None = None
+    aligned: str | None = None
     label: str | None = None
     label_test: str | None = None
     sample_weight: str | None = None
@@ -253,7 +256,7 @@ def replaced(file: PartyFile) -> tuple[str, ...]:
     ('table', 'table_test', 'label_test')
     """
     if file.data is not None:
-        return ("table", "table_test", "id", "label", "label_test")
+        return ("table", "table_test", "id", "aligned", "label", "label_test")
     return ("table", "table_test", "label_test") if _has_files(file) else ()
 
 

@@ -46,6 +46,9 @@ class Policy(Record, frozen=True, kw_only=True):
     """The most: who brings every id there is asks for the whole list."""
     peer_ids_ratio: float | None = None
     """The most ids of another party for each id of this one."""
+    shares_id_shape: bool = False
+    """Whether it is willing to say what its ids look like (lengths, digits, zeros in front), so
+    that others can be told why nothing matches."""
 
     def __post_init__(self) -> None:
         for field in ("kinds", "receive"):
@@ -85,7 +88,13 @@ a job without it'
         return _refuse(self.receive, "receive", kind, "received")
 
     def refuse_job(
-        self, job: Job, me: str, *, sends: Iterable[str], receives: Iterable[str]
+        self,
+        job: Job,
+        me: str,
+        *,
+        sends: Iterable[str],
+        receives: Iterable[str],
+        trains: bool = True,
     ) -> str | None:
         """Why this party takes no part in a job, as far as that can be told without its data; None
         if it may. `sends` and `receives` are the kinds of messages that the job needs.
@@ -105,7 +114,7 @@ out of this job'
                 "add it there, or stay out of this job"
             )
         return (
-            self._refuse_batches(job.train)
+            (self._refuse_batches(job.train) if trains else None)
             or next(filter(None, map(self.refuse, sends)), None)
             or next(filter(None, map(self.refuse_received, receives)), None)
         )

@@ -138,8 +138,10 @@ class Party(Record, frozen=True, kw_only=True):
     """Its own file: Parquet, CSV, Arrow, `.npy` or idx. Without one, columns of `data`."""
     table_test: str | None = None
     """A file of its own for the held-out rows; without one a share of the rows is held out."""
-    id: str | None = None
-    """The id column of its table."""
+    id: str | list[str] | None = None
+    """The id column of its table; several, where only together they name a row."""
+    aligned: str | None = None
+    """The folder of an alignment (`colonnade align`): its rows are trained on, in its order."""
     label: str | None = None
     """The label column (or `.npy` file). Active party only."""
     label_test: str | None = None

@@ -53,6 +53,7 @@ class Participation(ABC, Generic[Result]):
         folder: PartyFolder,
         subscribers: Sequence[Subscriber] = (),
         keep: int | None = None,
+        tells_saved: bool = True,
     ) -> None:
         """`same` is the same for all processes that may go on with one another's work; `keep` is
         how many checkpoints stay, where other than the job says."""
@@ -64,7 +65,7 @@ class Participation(ABC, Generic[Result]):
         self.detector = FailureDetector(self._timeouts(), me, subscribers, self.chain, elapsed_ns)
         kept = FileStore(folder.checkpoints, me, same, keep or job.recovery.keep)
         forgives = job.recovery.on_disk_fault == "go_on"
-        self.store = NotedStore(kept, self.detector, self.chain, forgives)
+        self.store = NotedStore(kept, self.detector, self.chain, forgives, tells_saved)
         self._has_begun = False
         write_whole(folder.path / "job.toml", dumps(public_job(job)))
 
@@ -109,6 +110,8 @@ class Participation(ABC, Generic[Result]):
         self.world.settled = self.settled
         program = self.program()
         try:
+            # Whatever is wrong with the data is found before anybody waits.
+            _ = program.hello
             status = run_connected(self.world, address, identity, lambda: self._session(program))
             differences = self._reconcile()
             self._tell(Finished, status, self.why())

@@ -21,12 +21,18 @@ class NotedStore:
     goes on without, unless the job says otherwise."""
 
     def __init__(
-        self, store: FileStore, detector: FailureDetector, chain: Chain, forgives: bool
+        self,
+        store: FileStore,
+        detector: FailureDetector,
+        chain: Chain,
+        forgives: bool,
+        tells: bool = True,
     ) -> None:
         self._store = store
         self._detector = detector
         self._chain = chain
         self._forgives = forgives
+        self._tells = tells
         for fault in store.faults:
             detector.note(fault)
 
@@ -39,7 +45,8 @@ class NotedStore:
                 raise
             self._detector.note(f"{error}; the training goes on without (recovery.on_disk_fault)")
             return
-        self._detector.tell(Saved(self._detector.me, self._detector.time_ns(), round))
+        if self._tells:
+            self._detector.tell(Saved(self._detector.me, self._detector.time_ns(), round))
         self._chain.sync()
 
     def load(self, round: int) -> Tree:

@@ -1,0 +1,225 @@
+"""`colonnade align`: which rows all parties have, found without showing anybody an id."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from colonnade.cli import screen
+from colonnade.cli.join import (
+    Connect,
+    DryRun,
+    Emulate,
+    Keys,
+    Listen,
+    Me,
+    PartyPath,
+    Restart,
+    TrustJob,
+    address_of,
+    check_address,
+    check_ends,
+    keyring_of,
+    read_own,
+    reporter_of,
+    telling,
+)
+from colonnade.cli.options import JobName, Json, Quiet, Sets
+from colonnade.data.aligned import Alignment, default_folder
+from colonnade.errors import FailedError, RequestError
+from colonnade.job.party_file import PartyFile, find_party
+from colonnade.job.records import Job
+
+if TYPE_CHECKING:
+    from colonnade.record.party_folder import PartyFolder
+    from colonnade.run.align import Aligned, OwnIds
+
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="The folder of this party's alignment; by default aligned/JOB-PARTY, where "
+        "colonnade join looks for it.",
+    ),
+]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|ray://…",
+        help="On how many threads to compute, or on which Ray cluster of this party's own; by "
+        "default a thread on each core.",
+    ),
+]
+
+
+def align(
+    job: JobName,
+    me: Me,
+    listen: Listen = None,
+    connect: Connect = None,
+    party: PartyPath = None,
+    keys: Keys = None,
+    out: Out = None,
+    restart: Restart = False,
+    workers: Workers = None,
+    sets: Sets = None,
+    emulate: Emulate = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    trust_job: TrustJob = False,
+) -> None:
+    """Find the rows that all parties have, without showing anybody an id.
+
+    The active party listens, the others dial out. Each names its table and its id column in its
+    party file; docs/alignment.md says who learns what.
+
+    Example: colonnade align job.toml --me telco --connect bank.example:7443
+    """
+    check_address("--listen", listen)
+    check_address("--connect", connect)
+    own, file, _ = read_own(job, me, party, sets or [], None, None, [], trust_job)
+    if dry_run:
+        _show_dry_run(own, me, file, as_json)
+        return
+    check_ends(own, me, listen, connect)
+    from colonnade.align.workers import workers as start_workers
+    from colonnade.net.link import Emulation
+    from colonnade.record.party_folder import PartyFolder, set_aside
+    from colonnade.run.align import align as take_part
+    from colonnade.run.align import finished
+    from colonnade.tls.signature import Credentials
+
+    line = None if emulate is None else Emulation.parse(emulate)
+    keyring = keyring_of(own, me, file, party or find_party(job, me), keys)
+    credentials = Credentials(keyring.identity, file.tls.names, file.tls.pins)
+    place = out or default_folder(own.name, me)
+    if restart and (aside := set_aside(place)) is not None:
+        screen.stderr().print(f"begins anew; what {place} held is in {aside}")
+    with closing(PartyFolder(place)) as folder, closing(start_workers(workers)) as hands:
+        if (facts := finished(own, me, folder)) is not None:
+            screen.stderr().print(f"this alignment is complete; its result is in {folder.path}")
+            _show(_complete(folder, facts), as_json, quiet)
+            return
+        with telling(reporter_of(quiet, False, folder)) as told:
+            result = take_part(
+                own,
+                me,
+                file.policy,
+                address=address_of(listen, connect, file),
+                credentials=credentials,
+                keyring=keyring,
+                folder=folder,
+                workers=hands,
+                emulation=line,
+                subscribers=[told],
+            )
+    _show(result, as_json, quiet)
+
+
+def _complete(folder: PartyFolder, facts: Alignment) -> Aligned:
+    from colonnade.run.align import Aligned
+
+    return Aligned(folder.path, "complete", facts)
+
+
+def _show(result: Aligned, as_json: bool, quiet: bool) -> None:
+    facts = result.facts
+    if as_json:
+        screen.show_json(
+            {
+                "status": result.status,
+                "folder": str(result.folder),
+                "common": facts.count,
+                "sizes": dict(facts.sizes),
+                "differences": result.differences,
+                "hints": result.hints,
+            }
+        )
+    elif not quiet and facts.count:
+        share = facts.count / facts.sizes[facts.party]
+        screen.show(
+            f"{facts.count:,} rows are common to all parties, {share:.1%} of those of "
+            f"{facts.party}; the alignment is in {result.folder}"
+        )
+    for text in result.hints:
+        screen.stderr().print(f"few ids match: {text}")
+    if not facts.count:
+        raise RequestError(
+            "no id is common to all parties: see that the id columns hold the same kind of ids, "
+            "written the same way (the job's [ids] table says what counts), then align again, with "
+            "--restart at all parties"
+        )
+    if any(result.differences.values()):
+        for sentences in result.differences.values():
+            for sentence in sentences:
+                screen.stderr().print(sentence)
+        raise FailedError("the ledgers of both ends differ: see reconciliation.json")
+
+
+def _show_dry_run(job: Job, me: str, file: PartyFile, as_json: bool) -> None:
+    """What would leave this host: it follows from the sizes of the sets alone."""
+    from colonnade.run.align import read_ids
+
+    own = read_ids(job, me)
+    said = _forecast(job, me, file, own)
+    if as_json:
+        screen.show_json(said)
+        return
+    screen.show(f"{me} would bring {own.count:,} ids, of the column {' + '.join(own.columns)}")
+    screen.show(f"what of an id counts: {job.ids.text()} ([ids] in the job)")
+    for sentence in said["learns"]:
+        screen.show(f"- {sentence}")
+
+
+def _forecast(job: Job, me: str, file: PartyFile, own: OwnIds) -> dict[str, Any]:
+    from colonnade.align.plan import Plan
+
+    others = [name for name in job.parties if name != me]
+    plan = Plan(dict.fromkeys(job.parties, own.count))
+    lead_bytes = len(others) * own.count * 32
+    table_bytes = plan.shape(plan.followers[0]).buckets * plan.shape(plan.followers[0]).table_bytes
+    policy = file.policy
+    limits = {
+        name: getattr(policy, name)
+        for name in ("peer_ids_min", "peer_ids_max", "peer_ids_ratio", "shares_id_shape")
+    }
+    unpinned = [name for name in others if name not in file.tls.pins]
+    learns = [
+        f"{', '.join(others)} learn how many ids {me} has, and which of their own ids all have",
+        f"if {me} has the fewest ids it leads, and sends {lead_bytes:,} bytes of blinded points, "
+        f"and then 16 bytes to each party for each common id",
+        f"else it sends a table of {table_bytes:,} bytes, and 32 bytes for each id of the leading "
+        "party; these say nothing of ids that are not common",
+        "the active party hands on letters between the others, and cannot read them",
+    ]
+    if unpinned:
+        learns.append(
+            f"whoever holds the certificate authority could pose as {' or '.join(unpinned)}, read "
+            f"their letters, and try ids of its choice: pin their keys (tls.pins, from colonnade "
+            "keys show)"
+        )
+    if policy.shares_id_shape:
+        learns.append("the others learn what the ids look like: lengths, digits, zeros in front")
+    return {
+        "party": me,
+        "ids": own.count,
+        "columns": list(own.columns),
+        "rule": job.ids.text(),
+        "sends": [kind.__name__ for kind in _kinds()],
+        "lead_bytes": lead_bytes,
+        "table_bytes": table_bytes,
+        "unpinned": unpinned,
+        "policy": limits,
+        "learns": learns,
+    }
+
+
+def _kinds() -> tuple[Any, ...]:
+    from colonnade.align.program import Align
+
+    return Align.kinds.sends
