@@ -1,8 +1,8 @@
 """Alignment as a program of one party.
 
 All parties introduce themselves to each other, each with a signed key. The one with the fewest ids
-leads (`roles.py`). Passive parties are connected with the active one only; it hands on their
-letters, which it cannot read.
+leads (`lead.py`), the others follow (`follower.py`). Passive parties are connected with the active
+one only; it hands on their letters, which it cannot read.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any
 import msgspec
 
 from colonnade.align.desk import Desk, Randomness, Secrets
+from colonnade.align.follower import Follower
+from colonnade.align.lead import Lead
 from colonnade.align.plan import Plan
-from colonnade.align.roles import Follower, Found, Lead, Place, Role
+from colonnade.align.roles import Found, Place, Role
 from colonnade.align.sealing import (
     NONCE_BYTES,
     Channel,

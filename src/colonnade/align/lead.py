@@ -1,0 +1,184 @@
+"""The leading party of an alignment: it asks, and finds out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.align.desk import Appended, force
+from colonnade.align.garbled import SLOT_BYTES, Words, look_up
+from colonnade.align.group import Batch, InvalidPoint
+from colonnade.align.plan import WINDOW
+from colonnade.align.roles import (
+    ATTEMPT_BYTES,
+    COMMON_BYTES,
+    COUNT,
+    TAG_BYTES,
+    TAGS_PIECE,
+    Found,
+    Letters,
+    Place,
+    Seen,
+    check_points,
+    not_due,
+)
+from colonnade.align.sealing import Channel
+from colonnade.align.work import (
+    MARK,
+    MASK,
+    TAG,
+    blind_all,
+    outputs_all,
+    words,
+)
+from colonnade.errors import BreachError
+from colonnade.wire.messages import (
+    BlindedPoints,
+    CommonTags,
+    EvaluatedPoints,
+    MaskTable,
+    Sealed,
+)
+
+
+class Lead:
+    """The party with the fewest ids: it has its points evaluated by all others, gets their tables,
+    and finds out which of its ids are in all of them."""
+
+    def __init__(self, place: Place, start: int) -> None:
+        self.place, plan = place, place.plan
+        self._done = self._sent = start
+        self.found: Found | None = None
+        self._points: dict[str, deque[bytes]] = {party: deque() for party in plan.followers}
+        self._seen = {party: Seen() for party in plan.followers}
+        self._outputs: dict[str, Batch] = {}
+        self._tables: dict[str, Appended] = {}
+        for party in plan.followers:
+            size = plan.sizes[place.me]
+            self._outputs[party] = place.desk.rows(f"outputs-{party}.bin", size, 3 * TAG_BYTES)
+            width = ATTEMPT_BYTES + plan.shape(party).table_bytes
+            self._tables[party] = place.desk.appended(f"tables-{party}.bin", width)
+            self._tables[party].cut(plan.tables_due(party, start))
+
+    @property
+    def done(self) -> int:
+        """The rounds whose points have come back from all, and whose tables are here."""
+        return self._done
+
+    def take(self, letter: Sealed, content: bytes) -> None:
+        plan, sender = self.place.plan, letter.sender
+        if isinstance(letter, EvaluatedPoints):
+            round = self.done + len(self._points[sender])
+            if letter.round != round or round >= self._sent:
+                raise not_due(letter)
+            check_points(letter, content, plan.chunk(round), self._seen[sender])
+            self._points[sender].append(content)
+        elif isinstance(letter, MaskTable):
+            tables = self._tables[sender]
+            due = letter.round == len(tables) < plan.shape(sender).buckets
+            if not due or len(content) != tables.width:
+                raise not_due(letter)
+            tables.add(content)
+        else:
+            raise not_due(letter)
+
+    def work(self) -> Callable[[], Letters] | None:
+        plan = self.place.plan
+        if self.found is not None:
+            return None
+        if self.done == plan.rounds:
+            return self._intersect
+        if all(self._points.values()) and not self._missing_tables():
+            return self._read_points
+        if self._sent < plan.rounds and self._sent - self.done < WINDOW:
+            return self._ask
+        return None
+
+    def waits_for(self) -> str:
+        silent = [party for party, points in self._points.items() if not points]
+        return f"{', '.join(silent or self._missing_tables())}: the next points and tables"
+
+    def _missing_tables(self) -> list[str]:
+        plan = self.place.plan
+        return [
+            party
+            for party, tables in self._tables.items()
+            if len(tables) < plan.tables_due(party, self.done + 1)
+        ]
+
+    def _ask(self) -> Letters:
+        place, round = self.place, self._sent
+        start, stop = place.plan.chunk(round)
+        ids = place.ids.digests(start, stop)
+        points = blind_all(place.workers, ids, place.secrets.blinds, start)
+        self._sent += 1
+        return [
+            place.channels[party].seal(BlindedPoints, round, points)
+            for party in place.plan.followers
+        ]
+
+    def _read_points(self) -> Letters:
+        place = self.place
+        start, stop = place.plan.chunk(self.done)
+        ids = place.ids.digests(start, stop)
+        for party, waiting in self._points.items():
+            points = waiting.popleft()
+            try:
+                found = outputs_all(place.workers, ids, points, place.secrets.blinds, start)
+            except InvalidPoint as fault:
+                raise BreachError(party, f"{party} sent points that are none: {fault}") from None
+            kept = (found[:, MASK], found[:, TAG], found[:, MARK])
+            self._outputs[party][start:stop] = np.concatenate(kept, axis=1)
+            force(self._outputs[party])
+        self._done += 1
+        return []
+
+    def _intersect(self) -> Letters:
+        """Where the tables of all followers add up to zero, the id is in all of them."""
+        place, plan = self.place, self.place.plan
+        total = np.zeros((len(place.ids), 2), dtype=np.uint64)
+        for party in plan.followers:
+            edges = place.ids.edges(plan.shape(party).buckets)
+            for bucket, (start, stop) in enumerate(pairwise(edges.tolist())):
+                known = np.array(self._outputs[party][start:stop])
+                table, attempt = read_table(self._tables[party][bucket])
+                value = look_up(table, words(known[:, 32:48]), attempt)
+                total[start:stop] ^= value ^ words(known[:, 0:16])
+        places = np.flatnonzero(~total.any(axis=1))
+        places = places[_shuffled(place.secrets.order, len(places))]
+        common = hashlib.blake2b(place.secrets.order, digest_size=COMMON_BYTES, person=b"common")
+        rows = place.ids.rows(0, len(place.ids))[places]
+        self.found = Found(rows, common.hexdigest())
+        letters: Letters = []
+        for party in plan.followers:
+            tags = np.array(self._outputs[party][places, 16:32]).tobytes()
+            letters += _told(place.channels[party], common.digest(), tags)
+        return letters
+
+
+def read_table(piece: bytes) -> tuple[Words, int]:
+    """A table as it was sent, and the attempt with which it was filled."""
+    table = np.frombuffer(piece, dtype=np.uint64, offset=ATTEMPT_BYTES)
+    return table.reshape(-1, SLOT_BYTES // 8), int.from_bytes(piece[:ATTEMPT_BYTES], "little")
+
+
+def _shuffled(secret: bytes, count: int) -> npt.NDArray[np.int64]:
+    """An order of so many things that nobody can guess without the secret."""
+    drawn = hashlib.shake_256(b"order" + secret).digest(count * 16)
+    keys = np.frombuffer(drawn, dtype=np.uint64).reshape(-1, 2)
+    return np.lexsort((keys[:, 1], keys[:, 0]))
+
+
+def _told(channel: Channel, common: bytes, tags: bytes) -> Letters:
+    """The letters with the result: how many common ids there are, the common name, the tags."""
+    count = len(tags) // TAG_BYTES
+    head = np.array([count], dtype=COUNT).tobytes() + common
+    step = TAGS_PIECE * TAG_BYTES
+    pieces = [tags[at : at + step] for at in range(0, len(tags), step)] or [b""]
+    pieces[0] = head + pieces[0]
+    return [channel.seal(CommonTags, number, piece) for number, piece in enumerate(pieces)]
