@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from colonnade.testing.stores import MemoryStore
 
 from colonnade.party.session import run_session
 from colonnade.sim.kernel import Simulator
 from colonnade.testing.lossy import LossyWorld
+from colonnade.testing.stores import MemoryStore
 from tests.aligning import check_exact, job_of, party
 from tests.small import with_network
 

@@ -201,7 +201,8 @@ def test_kinds_are_distinct_and_every_field_is_explained():
 
     assert len(set(MESSAGES)) == len(MESSAGES)
     for message in MESSAGES.values():
-        source = inspect.getsource(message)
+        family = [kind for kind in message.__mro__ if kind.__module__ == message.__module__]
+        source = "".join(inspect.getsource(kind) for kind in family)
         for field in message.__struct_fields__:
             after = source.split(f"    {field}:", 1)[1].split("\n")[1]
             assert after.strip().startswith('"""'), f"{message.__name__}.{field}"

@@ -90,7 +90,7 @@ def party_text(file: PartyFile) -> str:
     """The TOML of a party file, but for its `[tls]` table; file names are as seen from here.
 
     >>> party_text(PartyFile(seed=5, policy=Policy(batch_min=2)))
-    'seed = 5\\n\\n[policy]\\nbatch_min = 2\\nshares_labels = false\\n'
+    'seed = 5\\n\\n[policy]\\nbatch_min = 2\\nshares_labels = false\\nshares_id_shape = false\\n'
     """
     import tomli_w
 

@@ -317,10 +317,13 @@ class Sealed(Message, frozen=True):
 
     PURPOSE = "alignment"
     sender: str
+    """Who has written it."""
     to: str
+    """Who can read it."""
     round: int
     """Which of the sender's messages of this kind to this party it is, counted from 0."""
     content: Buffer
+    """Encrypted and authenticated, with all of the above."""
 
 
 class BlindedPoints(Sealed, frozen=True):

@@ -1,0 +1,242 @@
+"""`colonnade align` between real processes over mTLS, and what follows from it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from colonnade.align.plan import CHUNK
+from colonnade.cli import main
+from colonnade.run.processes import free_port
+from colonnade.tls.authority import create_authority, issue
+
+PATIENCE_S = 250
+JOB = """
+name = "credit"
+{more}
+[train]
+epochs = 1
+batch_size = 64
+
+[timeouts]
+silence = "5s"
+
+[parties.bank]
+role = "active"
+
+[parties.telco]
+{parties}
+"""
+
+
+class House:
+    """A folder with the files of a bank and a telco that have some customers in common."""
+
+    def __init__(self, folder: Path, keys: Path, more="", parties="") -> None:
+        self.folder, self.keys = folder, keys
+        self.listen = f"127.0.0.1:{free_port()}"
+        (folder / "job.toml").write_text(JOB.format(more=more, parties=parties))
+        self.write("bank", "customer", range(900), columns=("income", "good"))
+        self.write("telco", "id", range(300, 1300))
+        self.party("bank", 'id = "customer"\nlabel = "good"\ncolumns = ["income"]\n')
+        self.party("telco", 'id = "id"\n')
+        self.stack = ExitStack()
+
+    def write(self, name, column, numbers, columns=("usage",), form="c{:05d}"):
+        rng = random.Random(name)
+        rows = [[form.format(n), *(rng.randrange(2) if c == "good" else round(rng.random(), 4)
+                                   for c in columns)] for n in numbers]  # fmt: skip
+        rng.shuffle(rows)
+        with (self.folder / f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([[column, *columns], *rows])
+
+    def party(self, name, text):
+        (self.folder / f"{name}.toml").write_text(f'table = "{name}.csv"\n{text}')
+
+    def start(self, name, command="align", *more, job="job.toml"):
+        end = ["--listen", self.listen] if name == "bank" else ["--connect", self.listen]
+        words = [sys.executable, "-m", "colonnade", command, job, "--me", name, *end]
+        process = subprocess.Popen(
+            [*words, "--keys", str(self.keys / name), "--json", *more],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        self.stack.enter_context(process)
+        self.stack.callback(process.kill)
+        return process
+
+    def end(self, process):
+        out, said = process.communicate(timeout=PATIENCE_S)
+        assert "Traceback" not in said, said
+        return process.returncode, json.loads(out) if out.strip() else None, said
+
+    def both(self, command="align", *more, names=("bank", "telco")):
+        started = {name: self.start(name, command, *more) for name in names}
+        return {name: self.end(process) for name, process in started.items()}
+
+    def common(self):
+        """The ids that each party has found, in its order."""
+        found = {}
+        for name in ("bank", "telco"):
+            rows = np.load(self.folder / "aligned" / f"credit-{name}" / "rows.npy")
+            with (self.folder / f"{name}.csv").open() as file:
+                ids = [row[0] for row in list(csv.reader(file))[1:]]
+            found[name] = [ids[row] for row in rows]
+        return found
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("keys") / "alliance"
+    create_authority(folder, 10, "tests")
+    issue(folder, ("bank", "telco", "shop"), {}, 5, False)
+    return folder
+
+
+@pytest.fixture
+def house(tmp_path, keys):
+    made = House(tmp_path, keys)
+    with made.stack:
+        yield made
+
+
+def test_two_tables_are_aligned_and_then_trained_on(house):
+    ends = house.both()
+    assert [code for code, _, _ in ends.values()] == [0, 0], ends
+    assert ends["bank"][1]["common"] == 600 and ends["bank"][1]["differences"] == {"telco": []}
+    found = house.common()
+    assert found["bank"] == found["telco"]
+    assert sorted(found["bank"]) == [f"c{n:05d}" for n in range(300, 900)]
+    trained = house.both("join")
+    assert [code for code, _, _ in trained.values()] == [0, 0], trained
+    work = house.folder / "aligned" / "credit-telco" / "work"
+    assert {path.name for path in work.iterdir()} == {
+        "ids.bin", "secrets.json", "prediction-tags.bin",
+    }  # fmt: skip
+    for path in house.folder.glob("aligned/*/**/*"):
+        assert path.is_dir() or path.stat().st_mode & 0o077 == 0, path
+    # Again: nothing is asked of anybody.
+    code, said, _ = house.end(house.start("telco"))
+    assert code == 0 and said["status"] == "complete" and said["common"] == 600
+
+
+def test_a_table_that_changed_after_its_alignment_is_refused(house, capsys, monkeypatch):
+    house.both()
+    monkeypatch.chdir(house.folder)
+    house.write("telco", "id", range(300, 1301))
+    given = ["--me", "telco", "--connect", house.listen, "--keys", str(house.keys / "telco")]
+    for command in ("align", "join"):
+        assert main([command, "job.toml", *given]) == 2
+        assert "has changed since it was aligned" in capsys.readouterr().err
+    house.party("telco", 'id = "usage"\n')
+    assert main(["join", "job.toml", *given]) == 2
+    assert "other id columns" in capsys.readouterr().err
+
+
+def test_no_common_id_is_said_at_both_ends_with_what_the_ids_look_like(house):
+    house.write("telco", "id", range(300, 1300), form="C{:d}")
+    for name in ("bank", "telco"):
+        text = (house.folder / f"{name}.toml").read_text()
+        (house.folder / f"{name}.toml").write_text(f"{text}\n[policy]\nshares_id_shape = true\n")
+    ends = house.both()
+    for name, (code, said, error) in ends.items():
+        assert code == 2 and said["common"] == 0, (name, said, error)
+        assert "no id is common to all parties" in error
+    assert "yours have small letters, those of telco mostly do not" in ends["bank"][2]
+    assert not list(house.folder.glob("aligned/*/alignment.json"))
+    code, _, said = house.end(house.start("bank"))
+    assert code == 2 and "found no common id" in said
+
+
+@pytest.mark.parametrize(
+    ("table", "party", "fault"),
+    [
+        ("id,usage\n1,2\n1,3\n", 'id = "id"', "rows 1 and 2 have the same"),
+        ("id,usage\n1,2\n,3\n", 'id = "id"', "no id in 'id', the first is row 2"),
+        ("id,usage\n", 'id = "id"', "telco.csv has no rows"),
+        ("id,usage\n1,2\n", 'id = "ids"', "no id column 'ids': did you mean 'id'?"),
+        ("id,usage\n1,2\n", "", "has the table"),
+        ("id,usage\n1.5,2\n", 'id = "usage"', None),
+    ],
+)
+def test_a_wrong_table_is_refused_before_anybody_waits(house, capsys, monkeypatch, table, party,
+                                                       fault):  # fmt: skip
+    (house.folder / "telco.csv").write_text(table)
+    house.party("telco", party + "\n")
+    monkeypatch.chdir(house.folder)
+    given = ["--me", "telco", "--connect", house.listen, "--keys", str(house.keys / "telco")]
+    if fault is None:
+        assert main(["align", "job.toml", *given, "--dry-run"]) == 0
+        return
+    assert main(["align", "job.toml", *given]) == 2
+    assert fault in capsys.readouterr().err
+    assert not list(house.folder.glob("aligned/*/alignment.json"))
+
+
+def test_jobs_with_other_rules_for_ids_are_told_apart(house):
+    other = JOB.format(more="", parties="\n[ids]\ncase = 'lower'")
+    (house.folder / "other.toml").write_text(other)
+    house.start("bank")
+    code, _, said = house.end(house.start("telco", job="other.toml"))
+    assert code == 2 and 'ids is "nfc trim lower" at telco and "nfc trim" at bank' in said, said
+
+
+def test_the_dry_run_says_who_learns_what(house, capsys, monkeypatch):
+    monkeypatch.chdir(house.folder)
+    assert main(["align", "job.toml", "--me", "bank", "--dry-run", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["ids"] == 900 and said["unpinned"] == ["telco"]
+    assert any("holds the certificate authority" in line for line in said["learns"])
+    pins = f'\n[tls]\npins = {{ telco = "{"ab" * 32}" }}\n'
+    (house.folder / "bank.toml").write_text((house.folder / "bank.toml").read_text() + pins)
+    assert main(["align", "job.toml", "--me", "bank", "--dry-run", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["unpinned"] == []
+    assert not any("certificate authority" in line for line in said["learns"])
+
+
+def test_a_key_that_is_not_the_pinned_one_is_refused(house):
+    """Here telco's certificate is in order, but its key is not the one that the bank expects."""
+    pins = f'\n[tls]\npins = {{ telco = "{"ab" * 32}" }}\n'
+    (house.folder / "bank.toml").write_text((house.folder / "bank.toml").read_text() + pins)
+    bank, telco = house.start("bank"), house.start("telco")
+    code, _, said = house.end(telco)
+    assert code == 1 and "not the one that is pinned" in said, said
+    bank.kill()
+    assert "telco introduces itself wrongly" in bank.communicate()[1]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_killed_again_and_again_it_repeats_little_and_finds_the_same(house, seed):
+    """SIGKILL on either side at random moments: five for each seed."""
+    house.write("bank", "customer", range(4 * CHUNK), columns=("income", "good"))
+    house.write("telco", "id", range(CHUNK, 5 * CHUNK))
+    rng = random.Random(seed)
+    running = {name: house.start(name) for name in ("bank", "telco")}
+    for _ in range(5):
+        time.sleep(rng.uniform(0.5, 4))
+        name = rng.choice(("bank", "telco"))
+        if running[name].poll() is not None:
+            break
+        running[name].send_signal(signal.SIGKILL)
+        running[name].communicate()
+        running[name] = house.start(name)
+    ends = {name: house.end(process) for name, process in running.items()}
+    assert [code for code, _, _ in ends.values()] == [0, 0], ends
+    found = house.common()
+    assert found["bank"] == found["telco"]
+    assert sorted(found["bank"]) == [f"c{n:05d}" for n in range(CHUNK, 4 * CHUNK)]
