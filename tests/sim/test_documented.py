@@ -23,6 +23,7 @@ ELSEWHERE = {
     "docs/guides/three-hosts.md": "tests/e2e/test_guide.py",
     "demo": "tests/e2e/test_launch.py",
     "launch": "tests/e2e/test_launch.py",
+    "align": "tests/e2e/test_align.py",
     "join": "tests/e2e/test_guide.py",
     "stop": "tests/e2e/test_guide.py",
     "ledger": "tests/e2e/test_guide.py",

@@ -20,6 +20,7 @@ from colonnade.job.files import (
     loads,
     to_tables,
 )
+from colonnade.job.ids import Ids
 from colonnade.job.records import Limits, Recovery, Timeouts
 from colonnade.units import duration_ns, rate_bits, show_bytes, show_seconds
 
@@ -265,3 +266,26 @@ def test_units_read_and_show():
     assert show_seconds(90) == "90 s"
     assert show_seconds(1200) == "20 min"
     assert show_bytes(2_000_000_000) == "2 GB"
+
+
+def test_every_field_of_a_job_survives_its_file():
+    """A field that the writer of job files forgets is lost under --set, and in every run folder."""
+    other = {
+        "parties": {"a": Party(role="active"), "b": Party(width=3)},
+        "name": "other",
+        "seed": 3,
+        "data": "digits",
+        "method": {"name": "fedbcd", "updates": 3},
+        "train": Train(epochs=3),
+        "network": Network(link=Link(latency="3ms")),
+        "compute": Compute(costs=Costs(forward="3ms")),
+        "top": Top(hidden=[3]),
+        "limits": Limits(queue_messages=33),
+        "timeouts": Timeouts(join="33s"),
+        "recovery": Recovery(keep=33),
+        "ids": Ids(case="lower"),
+        "alignment": "private",
+    }
+    job = Job(**other)
+    assert set(other) == set(Job.__struct_fields__)
+    assert loads(dumps(job)) == job

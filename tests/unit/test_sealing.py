@@ -114,7 +114,7 @@ def test_an_authority_cannot_pose_as_a_party_whose_key_is_pinned():
     words = b"words"
     from cryptography import x509
 
-    from colonnade.tls.signature import key_fingerprint
+    from colonnade.tls.certificate import key_fingerprint
 
     real = key_fingerprint(x509.load_pem_x509_certificate(honest["telco"].certificate))
     trusting = replace(honest["bank"], authority=honest["bank"].authority + posing["x"].authority)

@@ -229,7 +229,10 @@ def _told(party: Participant, reporter: Reporter) -> Iterator[Reporter]:
     from colonnade.data.scale import remarks
     from colonnade.record.events import Notice
 
-    for remark in remarks({party.me: party.data.columns}, party.data.labels):
+    said = remarks({party.me: party.data.columns}, party.data.labels)
+    if (aligned := party.job.parties[party.me].aligned) is not None:
+        said.append(f"trains on the rows that were aligned, in {aligned}")
+    for remark in said:
         reporter(Notice(party.me, 0, remark))
     with telling(reporter):
         yield reporter

@@ -136,6 +136,7 @@ def _table(shown: Shown) -> Table:
         "valid until": f"{shown.valid_until}, {left}",
         "serial": shown.serial,
         "fingerprint": shown.fingerprint,
+        "key (tls.pins)": shown.key,
     }
     table = facts_table({name: fact or "–" for name, fact in facts.items()})
     table.add_row("")

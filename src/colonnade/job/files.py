@@ -232,10 +232,9 @@ def _split_overrides(name: str, table: dict[str, Any], own: str, record: Any, pa
 def to_tables(job: Job) -> dict[str, Any]:
     """The plain tables of a job, without what is as by default; the inverse of `from_tables`."""
     tables: dict[str, Any] = {"name": job.name, "seed": job.seed}
-    if job.data is not None:
-        tables["data"] = job.data
+    tables |= {key: value for key in ("data", "alignment") if (value := getattr(job, key))}
     tables["method"] = dict(job.method)
-    for name in ("train", "top", "limits", "timeouts", "recovery"):
+    for name in ("train", "top", "limits", "timeouts", "recovery", "ids"):
         tables[name] = _set_fields(getattr(job, name))
     for name, (own, _, _) in _SPLIT.items():
         section = getattr(job, name)

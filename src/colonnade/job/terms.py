@@ -1,10 +1,10 @@
 """The terms of a job: all that its parties must agree on, field by field.
 
-In them: the seed, the parties' names in their order, their roles, what the job says of their
-widths, steps and compression, the method's composition, and the tables `[train]` (with the
-checkpoint interval), `[top]` but for its optimizer, `[timeouts]` and `[recovery]`. Not in them,
-because they are a party's own business: data, columns, bottom models, optimizers, devices, secret
-seeds and limits; nor what only the simulator assumes of network and compute.
+In them: the seed, how rows are aligned, the parties' names in their order, their roles, what the
+job says of their widths, steps and compression, the method's composition, and the tables `[train]`
+(with the checkpoint interval), `[top]` but for its optimizer, `[timeouts]` and `[recovery]`. Not in
+them, because they are a party's own business: data, columns, bottom models, optimizers, devices,
+secret seeds and limits; nor what only the simulator assumes of network and compute.
 
 Parties compare a digest of their terms first, and the terms themselves only where it differs.
 """
@@ -37,7 +37,11 @@ def terms(job: Job, composition: Mapping[str, str]) -> dict[str, str]:
     >>> found["train.batch_size"], found["parties.lab.role"], found["method.local"]
     ('64', '"passive"', '"repeat(updates=5)"')
     """
-    common: dict[str, Any] = {"seed": job.seed, "parties": list(job.parties)}
+    common: dict[str, Any] = {
+        "seed": job.seed,
+        "alignment": job.alignment,
+        "parties": list(job.parties),
+    }
     for name, party in job.parties.items():
         common |= {f"parties.{name}.{field}": getattr(party, field) for field in PUBLIC}
     for name in ("train", "top", "timeouts", "recovery"):

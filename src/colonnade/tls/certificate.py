@@ -19,7 +19,11 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import NameOID
 
 from colonnade.errors import RequestError
@@ -141,6 +145,14 @@ def belong(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
     return key.public_key() == certificate.public_key()
 
 
+def key_fingerprint(certificate: x509.Certificate) -> str:
+    """The SHA-256 of a certificate's public key: it stays when a certificate is renewed with the
+    same key, and no authority can make another with it."""
+    key = certificate.public_key()
+    bare = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(bare).hexdigest()
+
+
 def issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     """Whether a certificate was signed by another one that is a CA's."""
     try:
@@ -197,6 +209,8 @@ class Shown:
     """In hexadecimal digits, as `openssl x509 -serial` prints it."""
     fingerprint: str
     """SHA-256, as `openssl x509 -fingerprint -sha256` prints it."""
+    key: str
+    """SHA-256 of its public key, for `tls.pins`."""
 
 
 def show(path: Path) -> list[Shown]:
@@ -226,6 +240,7 @@ def _describe(certificate: x509.Certificate, path: Path) -> Shown:
         expired=left.total_seconds() < 0,
         serial=f"{certificate.serial_number:X}",
         fingerprint=certificate.fingerprint(SHA256()).hex(":").upper(),
+        key=bytes.fromhex(key_fingerprint(certificate)).hex(":").upper(),
     )
 
 

@@ -10,15 +10,11 @@ from dataclasses import dataclass, field
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.hashes import SHA256, Hash
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from colonnade.errors import RequestError
-from colonnade.tls.certificate import party_of
+from colonnade.tls.certificate import key_fingerprint, party_of
 from colonnade.tls.denial import is_denied
 from colonnade.tls.identity import Identity, chain_to, check_time
 
@@ -92,16 +88,6 @@ class Credentials:
         if pinned is not None and key_fingerprint(own) != pin(pinned):
             raise NotSigned("its key is not the one that is pinned in the party file (tls.pins)")
         return own
-
-
-def key_fingerprint(certificate: x509.Certificate) -> str:
-    """The SHA-256 of a certificate's public key: it stays when a certificate is renewed with the
-    same key, and no authority can make another with it."""
-    digest = Hash(SHA256())
-    digest.update(
-        certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    )
-    return digest.finalize().hex()
 
 
 def pin(text: str) -> str:
