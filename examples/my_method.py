@@ -6,12 +6,12 @@ colonnade simulate digits --method examples.my_method:growing --set method.most=
 from dataclasses import dataclass
 
 from colonnade import Method, extension
-from colonnade.policies.local import Held
+from colonnade.policies.local import LocalPolicy
 from colonnade.policies.view import Exchange, View
 
 
 @dataclass(frozen=True)
-class Growing(Held):
+class Growing(LocalPolicy):
     """One update per exchange in the first epoch, one more in each that follows."""
 
     most: int

@@ -12,14 +12,14 @@ from torch import nn
 import colonnade as cn
 from colonnade.compress import DECODERS, decode, plain
 from colonnade.compress.base import ANY, Stateless, finite_range
-from colonnade.policies.local import Held
+from colonnade.policies.local import LocalPolicy
 from colonnade.wire.messages import Packed
 
 calls = itertools.count()
 
 
 @dataclass(frozen=True)
-class Whim(Held):
+class Whim(LocalPolicy):
     """Counts how often it is asked."""
 
     keep: int = 1
@@ -30,7 +30,7 @@ class Whim(Held):
 
 
 @dataclass(frozen=True)
-class Hurried(Held):
+class Hurried(LocalPolicy):
     """Goes by the clock and denies it."""
 
     keep: int = 1
@@ -42,7 +42,7 @@ class Hurried(Held):
 
 
 @dataclass
-class Loose(Held):
+class Loose(LocalPolicy):
     """Could be changed."""
 
     keep: int = 1

@@ -58,15 +58,12 @@ class Encoder(Protocol):
 
     def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
         """The tensor as it crosses the wire."""
-        ...
 
     def state(self) -> Any:
         """Its state, not copied: copy it before the encoder is used again."""
-        ...
 
     def restore(self, state: Any) -> None:
         """Continue from the state of an encoder of the same key; takes over its tensors."""
-        ...
 
 
 class Stateless:
@@ -107,11 +104,9 @@ class Encoding(Protocol):
     @property
     def text(self) -> str:
         """How a job writes it: what `parse` makes this very value of."""
-        ...
 
     def encoder(self, key: Key) -> Encoder:
         """A fresh encoder."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -45,54 +45,43 @@ class Learner(Protocol):
     @property
     def rate(self) -> float:
         """The learning rate of the last update."""
-        ...
 
     def rehearse(self, rows: Rows, part: str) -> None:
         """Forward and backward through a copy of a module (`bottom`, `top`), for the time it takes:
         nothing changes."""
-        ...
 
     def expect(self, updates: int) -> None:
         """So many updates would fit into a round, going by the rehearsal."""
-        ...
 
     def forward(self, rows: Rows, stash: bool = False) -> Any:
         """The party's embedding of a batch, ready to go backward.
 
         With `stash` it can go backward with these weights even after they have changed.
         """
-        ...
 
     prefetches: bool
     """Whether it gains by knowing a batch before its time."""
 
     def prefetch(self, rows: Rows) -> None:
         """The batch that the next forward pass is probably of; there is nothing else to do now."""
-        ...
 
     def keep(self, round: int) -> None:
         """Remember the present weights as those of a round."""
-        ...
 
     def prune(self, best: int, scored: int) -> None:
         """Of the weights remembered up to `scored`, only those of the best round still count."""
-        ...
 
     def weights(self) -> Weights:
         """The present weights, by name."""
-        ...
 
     def best_weights(self) -> Weights | None:
         """The weights of the best round; None when none was scored."""
-        ...
 
     def state(self) -> Tree:
         """A copy of all that it needs to go on from here, as long as nothing is in flight."""
-        ...
 
     def restore(self, state: Tree) -> None:
         """Go on from there, in a fresh learner of the same job and party."""
-        ...
 
 
 class PassiveLearner(Learner, Protocol):
@@ -100,36 +89,28 @@ class PassiveLearner(Learner, Protocol):
 
     def pack(self, exchange: Exchange) -> Packed:
         """The embedding of an exchange as it crosses the wire."""
-        ...
 
     def unpack(self, exchange: Exchange, reply: Reply) -> None:
         """Put what a reply says into its exchange; refuses one of the wrong shape."""
-        ...
 
     def backward(self, exchange: Exchange) -> None:
         """The fresh update: the reply goes back through the forward pass that made it."""
-        ...
 
     def local_backward(self, forward: Any, exchange: Exchange) -> None:
         """A local update: the cached reply goes back through a new forward pass."""
-        ...
 
     def learn_labels(self, message: Labels) -> None:
         """Take the labels, where the job shares them."""
-        ...
 
     def upload(self, start: int, rows: int) -> Packed:
         """The embeddings of so many training rows, as they are before the first round."""
-        ...
 
     def end_round(self, round: int) -> None:
         """The updates of a round are done: learning-rate schedules move on."""
-        ...
 
     def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
         """The embeddings of a whole split, in pieces, each with its first row: with the present
         weights, or with the best."""
-        ...
 
 
 class ActiveLearner(Learner, Protocol):
@@ -139,20 +120,16 @@ class ActiveLearner(Learner, Protocol):
 
     def labels_message(self) -> Labels | None:
         """The labels for the passive parties, where the method needs them there."""
-        ...
 
     def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
         """The reply to a peer as it crosses the wire."""
-        ...
 
     def gather(self, exchange: Exchange) -> Any:
         """Everybody's embeddings of a batch: from the wire, refusing one of the wrong shape, and
         for who is not in the turn what it last sent."""
-        ...
 
     def take_upload(self, peer: str, message: Upload) -> int:
         """Embeddings of training rows from before the first round; how many they are."""
-        ...
 
     def aggregate(
         self, exchange: Exchange, own: Any, wanted: bool, stale: bool = False
@@ -162,34 +139,26 @@ class ActiveLearner(Learner, Protocol):
         `wanted` asks for an answer to the passive parties; `stale` says that their embeddings
         are cached ones, as in a local update.
         """
-        ...
 
     def backward(self, own: Any, aggregate: Aggregate, round: int) -> None:
         """The fresh update of the top model and the party's own bottom model."""
-        ...
 
     def local_backward(self, own: Any, aggregate: Aggregate, round: int) -> None:
         """A local update of the top model and the party's own bottom model."""
-        ...
 
     def end_round(self, round: int) -> None:
         """The updates of a round are done: learning-rate schedules move on."""
-        ...
 
     def forget(self) -> None:
         """Drop the derivatives of an aggregation that is not followed by an update."""
-        ...
 
     def capture(self) -> Any:
         """A copy of the present models, to be scored when all evaluation embeddings are here."""
-        ...
 
     def recall(self) -> Any:
         """The models with the weights of the best round, to be scored on the test rows."""
-        ...
 
     def score(
         self, models: Any, split: Split, pieces: Mapping[str, Mapping[int, Packed]]
     ) -> dict[str, float]:
         """Loss and metrics of captured models, from everybody's evaluation embeddings."""
-        ...

@@ -16,7 +16,7 @@ import torch
 
 from colonnade.compress import Occasion
 from colonnade.data.splits import Split
-from colonnade.learn.learner import Aggregate, Reply, Rows
+from colonnade.learn.learner import Aggregate, Reply
 from colonnade.learn.outbound import Outbound, Secret
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template, some_values
@@ -59,39 +59,18 @@ class NullLearner:
         out = self._outbound.stage("embedding", self._encoding)
         self._embedding = Template(out, self.width, sizes.dtype)
 
-    def rehearse(self, rows: Rows, part: str) -> None:
-        """Nothing to compute."""
+    def _nothing(self, *_: Any, **__: Any) -> None:
+        """There is nothing to compute, to learn or to remember."""
 
-    def expect(self, updates: int) -> None:
-        """No rate to choose."""
-
-    def forward(self, rows: Rows, stash: bool = False) -> None:
-        """Nothing to compute."""
-
-    def prefetch(self, rows: Rows) -> None:
-        """Nothing to gather."""
+    rehearse = expect = forward = prefetch = local_backward = end_round = _nothing
+    keep = prune = best_weights = _nothing
 
     def pack(self, exchange: Exchange) -> Packed:
         """An embedding of the right size; which columns matter is known from the first reply on."""
         return self._embedding.packed(exchange, self._importance if self.applied else None)
 
-    def local_backward(self, *_: Any) -> None:
-        """Nothing to learn."""
-
-    def end_round(self, round: int) -> None:
-        """No schedule."""
-
-    def keep(self, round: int) -> None:
-        """Nothing to remember."""
-
-    def prune(self, best: int, scored: int) -> None:
-        """Nothing to remember."""
-
     def weights(self) -> dict[str, Any]:
         return {}
-
-    def best_weights(self) -> None:
-        """No weights."""
 
     def state(self) -> Tree:
         return moved(self._memory(), "cpu", copy=True)
@@ -111,16 +90,12 @@ class NullLearner:
 class NullPassive(NullLearner):
     """Sends embeddings of the right size and learns nothing."""
 
+    unpack = learn_labels = NullLearner._nothing
+
     def upload(self, start: int, rows: int) -> Packed:
         some = min(rows, self._sizes.rows["train"] - start)
         embedding = torch.zeros(some, self.width, dtype=self._sizes.dtype)
         return self._outbound.stage("upload").pack(embedding)
-
-    def unpack(self, exchange: Exchange, reply: Any) -> None:
-        """Nothing to read."""
-
-    def learn_labels(self, message: Labels) -> None:
-        """Nothing to learn."""
 
     def backward(self, exchange: Exchange) -> None:
         self.applied.append(exchange.round)
@@ -138,6 +113,8 @@ class NullPassive(NullLearner):
 class NullActive(NullLearner):
     """Answers with replies of the right size and learns nothing; what it is to have measured is
     in the record."""
+
+    gather = forget = NullLearner._nothing
 
     def __init__(
         self,
@@ -183,9 +160,6 @@ class NullActive(NullLearner):
         tensors = tuple(embeddings[name] for name in others)
         return Snapshot(exchange.round, others, tensors, top, signal)
 
-    def gather(self, exchange: Exchange) -> None:
-        """Nothing to read."""
-
     def take_upload(self, peer: str, message: Upload) -> int:
         return message.tensor.shape[0]
 
@@ -205,9 +179,6 @@ class NullActive(NullLearner):
 
     def backward(self, own: None, aggregate: Aggregate, round: int) -> None:
         self.applied.append(round)
-
-    def forget(self) -> None:
-        """Nothing to drop."""
 
     def _memory(self) -> dict[str, Tree]:
         return super()._memory() | {

@@ -18,11 +18,9 @@ class Stream(Protocol):
 
     async def write(self, data: bytes) -> None:
         """Send; waits while the other end does not read."""
-        ...
 
     async def read(self) -> bytes | None:
         """The next byte string; None at the end."""
-        ...
 
 
 @dataclass(frozen=True)

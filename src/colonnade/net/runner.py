@@ -26,7 +26,6 @@ class Endpoint(Protocol):
 
     async def run(self) -> None:
         """Keep the connections open until cancelled."""
-        ...
 
 
 async def run_party(world: NetworkWorld, endpoint: Endpoint, program: Coroutine[Any, Any, T]) -> T:

@@ -34,38 +34,29 @@ class Program(Protocol):
     @property
     def terms(self) -> Mapping[str, str]:
         """The job as this party understands it, field by field; known without the data."""
-        ...
 
     @property
     def hello(self) -> Hello:
         """How the party introduces itself, but for its checkpoints. Whatever data the program needs
         is read by now, and refused if the party's policy forbids to use it so."""
-        ...
 
     def refuse(self, peer: str, hello: Hello) -> str | None:
         """At the active party: why a passive one cannot take part; None if it can."""
-        ...
 
     def welcome(self, heard: Mapping[str, Hello]) -> Welcome:
         """At the active party: what to tell everybody, once all have introduced themselves."""
-        ...
 
     def begin(self, world: World, welcome: Welcome) -> None:
         """Build all that it needs, as it is before its first step."""
-        ...
 
     def run(self, world: World) -> Coroutine[Any, Any, Any]:
         """Go through it to the end; what came out."""
-        ...
 
     def state(self) -> Tree:
         """All that it needs to go on from here, when nothing is in flight."""
-        ...
 
     def restore(self, state: Tree) -> None:
         """Go on from there, right after `begin`."""
-        ...
 
     def keep(self, outcome: Any) -> None:
         """Keep what came out, before others are told that this party is done."""
-        ...

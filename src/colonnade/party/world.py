@@ -56,34 +56,27 @@ class World(Protocol):
 
     def now(self) -> int:
         """Nanoseconds since the job began."""
-        ...
 
     def tell(self, event: Event) -> None:
         """Something happened at this party: tell whoever has subscribed."""
-        ...
 
     def token(self) -> str:
         """A name that nobody has had before: 32 hexadecimal digits."""
-        ...
 
     async def begin(self) -> None:
         """Begin, or begin again after `Regrouped`: nothing that was sent before still counts."""
-        ...
 
     async def part(self) -> None:
         """Everything is done: stay until everybody else is done too, in case they need us."""
-        ...
 
     async def sleep(self, ns: int) -> None:
         """Let time pass."""
-        ...
 
     async def send(self, to: str, message: Message) -> None:
         """Queue a message; waits while the queue to that peer is full, and takes in meanwhile.
 
         Raises `Regrouped`, as does `receive`, when the parties have to begin again.
         """
-        ...
 
     async def receive(
         self, until: int | None = None, waiting_for: Callable[[], str] | None = None
@@ -92,32 +85,25 @@ class World(Protocol):
 
         `waiting_for` tells a person what is awaited; it is called only when somebody asks.
         """
-        ...
 
     def refused(self, peer: str, reason: str) -> None:
         """A party does not fit the job and was told so; it may come again."""
-        ...
 
     def agree(self, start: int) -> None:
         """All parties mean the same job and go on from the same checkpoint, or from the beginning
         (0): until they begin again, nobody can be spared."""
-        ...
 
     def expel(self, breach: BreachError) -> None:
         """A party sent what it may not send. A passive one over the network is refused, and all
         begin again, with it or another process of its name; else this raises the breach."""
-        ...
 
     def pending(self) -> int:
         """How many messages can be received without waiting."""
-        ...
 
     async def compute(self, work: Callable[[], T], kind: Work) -> T:
         """Do the work and charge the party's time for it, unless it is `UNCHARGED`."""
-        ...
 
     def off_clock(self, in_order: bool = False) -> AbstractContextManager[None]:
         """Inside, work, messages and waiting are not charged: for what only measures the training.
 
         With `in_order` a message still comes after those that were sent before it."""
-        ...

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 
-class ExchangePolicy(Protocol):
+class ExchangePolicy:
     """Says what the active party sends down."""
 
-    @property
-    def sends_snapshots(self) -> bool:
-        """Whether a passive party gets what it needs to compute the loss by itself (the others'
-        embeddings, the top model and, once, the labels) and not the gradient."""
-        ...
+    sends_snapshots = False
+    """Whether a passive party gets what it needs to compute the loss by itself (the others'
+    embeddings, the top model and, once, the labels) and not the gradient."""
 
 
 @dataclass(frozen=True)
-class Gradients:
+class Gradients(ExchangePolicy):
     """The gradient of the loss with respect to the party's own embedding."""
 
-    sends_snapshots = False
-
 
 @dataclass(frozen=True)
-class Snapshot:
+class Snapshot(ExchangePolicy):
     """Everybody's embeddings and the top model; the party computes the loss by itself."""
 
     sends_snapshots = True

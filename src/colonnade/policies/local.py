@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal, Protocol
+from typing import Literal
 
 from colonnade.errors import JobError, RequestError
 from colonnade.policies.view import Exchange, Role, View
@@ -37,94 +37,63 @@ class Timing:
     """One-way; 0 for the active party."""
 
 
-class LocalPolicy(Protocol):
-    """Chooses the next local update."""
+class LocalPolicy:
+    """Chooses the next local update.
 
-    @property
-    def reports(self) -> bool:
-        """Whether the parties tell the active one how much they could do, and hear what to do."""
-        ...
+    What is answered here holds where no party asks another how much to do, and where all updates
+    are done before anything else; a variant answers otherwise where it differs.
+    """
+
+    reports = False
+    """Whether the parties tell the active one how much they could do, and hear what to do."""
+    finishes = True
+    """Whether updates that only fill idle time are still done when the last round is."""
 
     @property
     def updates_max(self) -> int:
         """The most updates on an exchange that a party may report, or all may agree on."""
-        ...
+        return UPDATES_MAX
 
     @property
     def keep(self) -> int:
         """How many of the latest exchanges a party remembers for local updates."""
-        ...
-
-    @property
-    def finishes(self) -> bool:
-        """Whether updates that only fill idle time are still done when the last round is."""
-        ...
+        return 1
 
     @property
     def by_clock(self) -> bool:
-        """Whether the number of updates depends on how long things take."""
-        ...
+        """Whether the number of updates depends on how long things take; a new variant may always
+        say so."""
+        return True
 
     def holds(self, role: Role) -> bool:
         """Whether these updates come before the next send, or only fill idle time."""
-        ...
+        return True
 
     def yields(self, role: Role) -> bool:
         """Whether a reply that has come goes before these updates."""
-        ...
+        return False
 
     def next(self, view: View) -> Exchange | None:
-        """The exchange for one more local update, or None when there is none to do."""
-        ...
+        """The exchange for one more local update, or None when there is none to do: the newest
+        one, until it has had the number of updates that is agreed on."""
+        newest = view.kept[-1] if view.kept else None
+        return newest if newest is not None and newest.updates < newest.agreed else None
 
     def expected(self, view: View) -> int:
         """How many updates the party could do on an exchange, going by its last one."""
-        ...
+        return 1
 
     def agree(self, view: View) -> int:
         """At the active party: how many all are to do, by what everybody has reported."""
-        ...
-
-    def at_start(self, me: str, timings: Mapping[str, Timing] | None) -> int:
-        """How many are agreed on before the first round; `timings` is None where not known."""
-        ...
-
-
-class OwnPace:
-    """A base for policies under which no party asks another how much to do."""
-
-    reports = False
-    updates_max = UPDATES_MAX
-
-    @property
-    def by_clock(self) -> bool:
-        # What a new variant may always say; those that do not look at the clock say otherwise.
-        return True
-
-    def expected(self, view: View) -> int:
-        return 1
-
-    def agree(self, view: View) -> int:
         return view.agreed
 
     def at_start(self, me: str, timings: Mapping[str, Timing] | None) -> int:
+        """How many are agreed on before the first round; `timings` is None where not known."""
         return 1
 
 
-class Held(OwnPace):
-    """A base for policies whose updates hold everywhere: all are done before anything else."""
-
-    finishes = True
-
-    def holds(self, role: Role) -> bool:
-        return True
-
-    def yields(self, role: Role) -> bool:
-        return False
-
-
 @dataclass(frozen=True)
-class Repeat(Held):
+class Repeat(LocalPolicy):
     """`updates` updates on every exchange, all but the first of them local."""
 
     updates: int
@@ -145,7 +114,7 @@ class Repeat(Held):
 
 
 @dataclass(frozen=True)
-class Workset(OwnPace):
+class Workset(LocalPolicy):
     """Local updates on the `size` newest exchanges in turn, `updates` on each in all.
 
     An exchange leaves when it is older than the `size` newest or has had its updates. None is
@@ -187,7 +156,7 @@ class Workset(OwnPace):
 
 
 @dataclass(frozen=True)
-class WhileWaiting(OwnPace):
+class WhileWaiting(LocalPolicy):
     """Local updates on the newest exchange while the next is on its way.
 
     In epoch e (finished epochs) a party may do s_e = ⌊budget/√(e+1)⌋ of them, without `decay`
@@ -196,8 +165,6 @@ class WhileWaiting(OwnPace):
 
     budget: int
     decay: bool = True
-    keep = 1
-    finishes = True
 
     def holds(self, role: Role) -> bool:
         """A passive party spends its budget before it sends; the active one only fills time."""
@@ -221,7 +188,7 @@ class WhileWaiting(OwnPace):
 
 
 @dataclass(frozen=True)
-class Until(Held):
+class Until(LocalPolicy):
     """As many updates on an exchange as fit before the timeout, the fresh one always, and never
     more than `UPDATES_MAX`.
 
@@ -231,7 +198,6 @@ class Until(Held):
     """
 
     timeout_ns: int
-    keep = 1
 
     def next(self, view: View) -> Exchange | None:
         if not view.kept:
@@ -247,23 +213,19 @@ class Until(Held):
 
 
 @dataclass(frozen=True)
-class Agreed(Held):
+class Agreed(LocalPolicy):
     """The same number of updates at every party: as many as the slowest, or the fastest, could do
     before the timeout. Each reports what it could do with every embedding."""
 
     timeout_ns: int
     choice: Literal["min", "max"]
     reports = True
-    keep = 1
 
     @property
-    def updates_max(self) -> int:  # type: ignore[override]
+    def updates_max(self) -> int:
         """As many of the quickest updates as fit into the timeout: a party that reports more would
         only keep all others at work."""
         return max(1, min(self.timeout_ns // UPDATE_NS_MIN, UPDATES_MAX))
-
-    def next(self, view: View) -> Exchange | None:
-        return _newest(view)
 
     def expected(self, view: View) -> int:
         return min(_fitting(self.timeout_ns, view), self.updates_max)
@@ -274,7 +236,7 @@ class Agreed(Held):
 
 
 @dataclass(frozen=True)
-class Deadline(Held):
+class Deadline(LocalPolicy):
     """As many updates as end, with the way there and back, before the deadline
 
         max( max_k (u_k + 2 L_k), min_k ((1 + most) u_k + 2 L_k) )
@@ -283,10 +245,6 @@ class Deadline(Held):
     them local."""
 
     most: int
-    keep = 1
-
-    def next(self, view: View) -> Exchange | None:
-        return _newest(view)
 
     def expected(self, view: View) -> int:
         return view.agreed
@@ -403,13 +361,6 @@ def _checked_timeout(timeout: str) -> int:
             "stop between two messages"
         )
     return timeout_ns
-
-
-def _newest(view: View) -> Exchange | None:
-    """The newest exchange, until it has had the number of updates that is agreed on."""
-    if not view.kept or view.kept[-1].updates >= view.kept[-1].agreed:
-        return None
-    return view.kept[-1]
 
 
 def _fitting(timeout_ns: int, view: View) -> int:

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from colonnade.errors import RequestError
 
 
-class OrderPolicy(Protocol):
-    """Places the reply among the active party's updates."""
+class OrderPolicy:
+    """Places the reply among the active party's updates; by itself first."""
 
-    @property
-    def at_once(self) -> bool:
-        """Whether replies leave with the first update, before the active party's backward."""
-        ...
+    at_once = True
+    """Whether replies leave with the first update, before the active party's backward."""
 
     @property
     def recomputes(self) -> bool:
         """Whether a late reply is taken at the updated weights, or from the last update."""
-        ...
+        return False
 
 
 @dataclass(frozen=True)
-class Parallel:
+class Parallel(OrderPolicy):
     """All parties update at the same time."""
 
-    at_once = True
-    recomputes = False
-
 
 @dataclass(frozen=True)
-class Sequential:
+class Sequential(OrderPolicy):
     """The active party first, then the passives (in parallel with each other)."""
 
     reply: Literal["after", "last"] = "after"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from colonnade.errors import RequestError
 from colonnade.policies.view import View
@@ -12,61 +12,43 @@ Turn = tuple[int, tuple[str, ...]]
 """A round, and the passive parties whose embeddings of it are aggregated and answered."""
 
 
-class QuorumPolicy(Protocol):
-    """Decides when there are enough embeddings to aggregate."""
+class QuorumPolicy:
+    """Decides when there are enough embeddings to aggregate; by itself it waits for those of all
+    passive parties."""
 
-    @property
-    def remembers(self) -> bool:
-        """Whether the active party keeps every row's last embedding, for those not in a turn."""
-        ...
-
-    @property
-    def in_step(self) -> bool:
-        """Whether all parties go through the same rounds."""
-        ...
+    remembers = False
+    """Whether the active party keeps every row's last embedding, for those not in a turn."""
+    in_step = True
+    """Whether all parties go through the same rounds."""
 
     @property
     def uploads(self) -> bool:
         """Whether the passive parties begin by sending the embeddings of all training rows."""
-        ...
+        return False
 
     def per_round(self, passives: int) -> int:
         """How many aggregations make a round of the job."""
-        ...
-
-    def turn(self, view: View) -> Turn | None:
-        """What the active party can aggregate now."""
-        ...
-
-    def expected(self, view: View) -> int | None:
-        """The round of the next turn, where that is known beforehand."""
-        ...
-
-
-@dataclass(frozen=True)
-class Everyone:
-    """Every passive party's embedding of the round."""
-
-    remembers = False
-    in_step = True
-    uploads = False
-
-    def per_round(self, passives: int) -> int:
         return 1
 
     def turn(self, view: View) -> Turn | None:
-        """All passives, once they have sent this round."""
+        """What the active party can aggregate now."""
         for newest in view.arrived.values():
             if newest < view.round:
                 return None
         return view.round, tuple(view.arrived)
 
     def expected(self, view: View) -> int | None:
+        """The round of the next turn, where that is known beforehand."""
         return view.round
 
 
 @dataclass(frozen=True)
-class Anyone:
+class Everyone(QuorumPolicy):
+    """Every passive party's embedding of the round."""
+
+
+@dataclass(frozen=True)
+class Anyone(QuorumPolicy):
     """The embedding of one passive party, whoever is first; for the others, what they last sent
     of the same rows."""
 

@@ -19,7 +19,6 @@ class RatePolicy(Protocol):
     @property
     def rehearses(self) -> bool:
         """Whether a party must find out how fast it is before the first round."""
-        ...
 
     def factor(self, round: int, parties: int, effort: float | None) -> float:
         """The factor in a round (counted from 0) of a job with so many parties.
@@ -28,7 +27,6 @@ class RatePolicy(Protocol):
         its gradients had (τ·w̄ of Flex-VFL); None in the first round of a party that has not
         rehearsed.
         """
-        ...
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
 
 import torch
 
@@ -18,38 +17,28 @@ from colonnade.errors import RequestError
 Memory = Sequence[torch.Tensor]
 
 
-class StepPolicy(Protocol):
-    """Adjusts gradients in place, just before the optimizer's step."""
+class StepPolicy:
+    """Adjusts gradients in place, just before the optimizer's step; by itself it leaves them."""
 
     def begin(self, parameters: Sequence[torch.Tensor]) -> Memory:
         """What to remember from the start of a round, a tensor for each parameter or nothing."""
-        ...
-
-    def adjust(self, parameters: Sequence[torch.Tensor], memory: Memory) -> None:
-        """Change the `.grad` of the parameters."""
-        ...
-
-    def largest_weight(self, updates: int) -> float:
-        """The largest weight of a single gradient in the sum of so many updates (w̄ of Flex-VFL)."""
-        ...
-
-
-@dataclass(frozen=True)
-class PlainStep:
-    """The gradient as it is."""
-
-    def begin(self, parameters: Sequence[torch.Tensor]) -> Memory:
         return ()
 
     def adjust(self, parameters: Sequence[torch.Tensor], memory: Memory) -> None:
-        pass
+        """Change the `.grad` of the parameters."""
 
     def largest_weight(self, updates: int) -> float:
+        """The largest weight of a single gradient in the sum of so many updates (w̄ of Flex-VFL)."""
         return 1.0
 
 
 @dataclass(frozen=True)
-class Proximal(PlainStep):
+class PlainStep(StepPolicy):
+    """The gradient as it is."""
+
+
+@dataclass(frozen=True)
+class Proximal(StepPolicy):
     """Adds μ(θ − θ_anchor), the gradient of (μ/2)‖θ − θ_anchor‖²; the anchor is θ at the
     round's start, so the fresh update is unchanged by it."""
 
@@ -65,7 +54,7 @@ class Proximal(PlainStep):
 
 
 @dataclass(frozen=True)
-class LocalMomentum(PlainStep):
+class LocalMomentum(StepPolicy):
     """u ← ρu + g instead of g, with u reset to 0 at the start of every round."""
 
     rho: float

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 
-class VersionPolicy(Protocol):
+class VersionPolicy:
     """Decides whether a forward pass is made again before its backward pass."""
 
     def recomputes(self) -> bool:
         """Whether to go forward again with the current weights."""
-        ...
-
-
-@dataclass(frozen=True)
-class Stash:
-    """The weights that made the embedding."""
-
-    def recomputes(self) -> bool:
         return False
 
 
 @dataclass(frozen=True)
-class Recompute:
+class Stash(VersionPolicy):
+    """The weights that made the embedding."""
+
+
+@dataclass(frozen=True)
+class Recompute(VersionPolicy):
     """The current weights, at the price of one more forward pass."""
 
     def recomputes(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch.nn import functional as F
@@ -11,13 +10,11 @@ from torch.nn import functional as F
 from colonnade.errors import RequestError
 
 
-class WeightPolicy(Protocol):
-    """Weighs the rows of a local update."""
+class WeightPolicy:
+    """Weighs the rows of a local update; by itself all alike."""
 
-    @property
-    def weighs(self) -> bool:
-        """Whether `rows` must be asked at all."""
-        ...
+    weighs = False
+    """Whether `rows` must be asked at all."""
 
     def rows(self, stale: torch.Tensor, current: torch.Tensor) -> torch.Tensor:
         """A weight for each row, from what was exchanged and what it would be now.
@@ -25,21 +22,16 @@ class WeightPolicy(Protocol):
         At a passive party these are its embeddings, at the active party the derivatives by the
         passives' embeddings, side by side.
         """
-        ...
-
-
-@dataclass(frozen=True)
-class Uniform:
-    """Every row counts the same."""
-
-    weighs = False
-
-    def rows(self, stale: torch.Tensor, current: torch.Tensor) -> torch.Tensor:
         return stale.new_ones(len(stale))
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Uniform(WeightPolicy):
+    """Every row counts the same."""
+
+
+@dataclass(frozen=True)
+class Cosine(WeightPolicy):
     """The cosine between what was exchanged and what it would be now; 0 below the threshold."""
 
     threshold: float

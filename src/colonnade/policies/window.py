@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from colonnade.errors import RequestError
 from colonnade.policies.view import View
@@ -12,59 +11,40 @@ MOST_MAX = 1_000
 """The most exchanges in flight: for each a passive party keeps a copy of its weights."""
 
 
-class WindowPolicy(Protocol):
-    """Decides when a passive party sends, and which signal the active party gives."""
+class WindowPolicy:
+    """Decides when a passive party sends, and which signal the active party gives; by itself it
+    lets one exchange be in flight, and gives none."""
 
-    @property
-    def most(self) -> int:
-        """The most exchanges that may ever be in flight; the active party refuses more."""
-        ...
+    most: int
+    """The most exchanges that may ever be in flight; the active party refuses more."""
 
     def refill(self, view: View) -> int:
         """How many batches to send before the reply at hand is used."""
-        ...
+        return 0
 
     def may_send(self, view: View) -> bool:
         """Whether the next batch may be sent now."""
-        ...
+        return view.in_flight == 0
 
     def on_signal(self, view: View, signal: int) -> None:
         """Take in the active party's signal, as the inbox is drained."""
-        ...
 
     def on_first_idle(self, view: View) -> None:
         """At the active party, when a round first has nothing to do: note who is late."""
-        ...
 
     def at_aggregate(self, view: View) -> None:
         """At the active party, when it aggregates: settle the signals of this round."""
-        ...
 
 
 @dataclass(frozen=True)
-class Lockstep:
+class Lockstep(WindowPolicy):
     """One exchange at a time."""
 
     most = 1
 
-    def refill(self, view: View) -> int:
-        return 0
-
-    def may_send(self, view: View) -> bool:
-        return view.in_flight == 0
-
-    def on_signal(self, view: View, signal: int) -> None:
-        pass
-
-    def on_first_idle(self, view: View) -> None:
-        pass
-
-    def at_aggregate(self, view: View) -> None:
-        pass
-
 
 @dataclass(frozen=True)
-class Pipelined:
+class Pipelined(WindowPolicy):
     """Up to `most` exchanges in flight, as many as the active party's signals ask for.
 
     A party that idles has as many exchanges in flight as its window says. The window moves by at

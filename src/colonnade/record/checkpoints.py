@@ -78,25 +78,20 @@ class Store(Protocol):
     @property
     def run(self) -> str:
         """The run to which they belong; empty for a party that has taken part in none."""
-        ...
 
     def save(self, round: int, tree: Tree) -> None:
         """Keep a state; when this returns it outlives a crash, and those that nobody can want any
         more are deleted."""
-        ...
 
     def load(self, round: int) -> Tree:
         """The state of one of the rounds in `marks()`."""
-        ...
 
     def marks(self) -> dict[int, str]:
         """The rounds whose state is here and sound, in ascending order, each with the attempt
         that reached it."""
-        ...
 
     def begin(self, run: str, attempt: str, start: int) -> None:
         """All have agreed to go on from a round; nothing is deleted for that."""
-        ...
 
 
 class _Noted(msgspec.Struct, frozen=True):
