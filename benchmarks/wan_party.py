@@ -26,11 +26,11 @@ from colonnade.learn.participant import DTYPES
 from colonnade.net.detector import FailureDetector, new_incarnation
 from colonnade.net.runner import Address, run_connected
 from colonnade.net.world import NetworkWorld
+from colonnade.party.session import run_session
 from colonnade.party.world import UNCHARGED, Work
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
 from colonnade.run.clock import null_trainings
-from colonnade.testing.parties import run_program
 from colonnade.tls.identity import Identity, load_identity
 from colonnade.units import duration_ns
 from colonnade.wire.messages import Embedding, Gradient
@@ -81,7 +81,8 @@ async def clock(world: NetworkWorld, job: Job, width: int, window: int) -> list[
     sizes = Sizes(dict.fromkeys(job.parties, width), counts, DTYPES[job.train.dtype])
     agreement = Agreement.of(job, sizes.rows, sizes.widths)
     trainings = null_trainings(agreement, sizes, METRICS["accuracy"], Record())
-    history = (await run_program(world, trainings[world.me])).history
+    (outcome,) = await run_session(world, [trainings[world.me]])
+    history = outcome.history
     return [] if history is None else [row["time_s"] for row in history.rounds]
 
 

@@ -17,11 +17,10 @@ from colonnade.record.history import History
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
 from colonnade.run.clock import null_trainings
-from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Deliver, Drop, Envelope, Pass, Repeat, Verdict
-from colonnade.testing.lossy import LossyWorld
-from colonnade.testing.parties import run_program
 from colonnade.testing.stores import MemoryStore
+from tests.lossy import LossySimulator, LossyWorld
+from tests.netrun import run_program
 
 ROWS = {"train": 20, "validation": 0, "test": 4}
 
@@ -89,7 +88,7 @@ class Played:
     job: Job
     rounds: int
     trainings: dict[str, Training]
-    simulator: Simulator
+    simulator: LossySimulator
     history: History
     stores: dict[str, MemoryStore]
 
@@ -139,7 +138,7 @@ def play(seed: int) -> Played:
         return null_trainings(agreement, sizes, METRICS["accuracy"], measured, stores)
 
     plan = draw_plan(seed, parties)
-    simulator = Simulator(job, [plan.rule], LossyWorld, until_ns=300_000 * MS)
+    simulator = LossySimulator(job, [plan.rule], until_ns=300_000 * MS)
     trainings = trained()
     last: dict[str, Outcome] = {}
     settled: set[str] = set()
@@ -148,7 +147,7 @@ def play(seed: int) -> Played:
 
     def begin(name: str) -> None:
         if name in settled:
-            simulator.gone()
+            simulator.gone(name)
             return
         trainings[name] = trained()[name]
         _keep(simulator, trainings[name], last, settled)
@@ -167,7 +166,7 @@ def play(seed: int) -> Played:
 
 
 def _keep(
-    simulator: Simulator, training: Training, last: dict[str, Outcome], settled: set[str]
+    simulator: LossySimulator, training: Training, last: dict[str, Outcome], settled: set[str]
 ) -> None:
     """What a party would keep in its files."""
     simulator.worlds[training.hello.party].settled = lambda: settled.add(training.hello.party)
@@ -175,7 +174,7 @@ def _keep(
 
 
 def _session(
-    simulator: Simulator, training: Training, last: dict[str, Outcome]
+    simulator: LossySimulator, training: Training, last: dict[str, Outcome]
 ) -> Coroutine[object, object, Outcome]:
     async def whole() -> Outcome:
         try:

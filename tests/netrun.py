@@ -17,9 +17,11 @@ from colonnade.net.link import Emulation
 from colonnade.net.runner import run_party
 from colonnade.net.server import Server
 from colonnade.net.world import NetworkWorld
+from colonnade.party.program import Program
+from colonnade.party.session import run_session
 from colonnade.party.training import Training
+from colonnade.party.world import World
 from colonnade.record.events import Evaluated, Event, Subscriber, Tested, Waiting
-from colonnade.testing.parties import run_program
 from colonnade.tls.authority import create_authority, issue
 from colonnade.tls.identity import Identity, load_identity
 from tests import loop
@@ -99,6 +101,12 @@ def run_programs(
         return dict(zip(programs, results, strict=True)), worlds
 
     return loop.run(whole())
+
+
+async def run_program(world: World, program: Program) -> Any:
+    """What comes out of a session of one program."""
+    (outcome,) = await run_session(world, [program])
+    return outcome
 
 
 def run_trainings(

@@ -27,11 +27,10 @@ from colonnade.net.session import Segment
 from colonnade.net.world import NetworkWorld
 from colonnade.party.training import Training
 from colonnade.run.setup import prepare
-from colonnade.testing.parties import run_program
 from colonnade.testing.stores import MemoryStore
 from colonnade.tls.identity import Identity
 from tests import loop
-from tests.netrun import Quiet, identities
+from tests.netrun import Quiet, identities, run_program
 from tests.small import Small, small
 
 PATIENCE_S = 250

@@ -13,7 +13,6 @@ from colonnade.party.session import run_session
 from colonnade.party.training import Training
 from colonnade.run.setup import prepare
 from colonnade.sim.kernel import Simulator
-from colonnade.testing.lossy import LossyWorld
 from colonnade.wire.messages import (
     Barrier,
     Embedding,
@@ -28,6 +27,7 @@ from colonnade.wire.messages import (
     Upload,
     Welcome,
 )
+from tests.lossy import LossySimulator
 from tests.netrun import run_programs
 from tests.small import small, with_network
 
@@ -209,7 +209,7 @@ def test_who_crashes_in_a_later_program_takes_nobody_back_to_an_earlier_one():
     case = small(3, rounds=20)
     case.job = with_network(case.job, latency="5ms")
     told = sequences(case)
-    simulator = Simulator(case.job, world=LossyWorld, until_ns=10**13)
+    simulator = LossySimulator(case.job, until_ns=10**13)
     training = Training.of(prepare(case.job, case.data, case.modules)["p0"])
 
     def crash():

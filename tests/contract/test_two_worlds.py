@@ -3,14 +3,19 @@ whether its parties meet in the simulator, behind lossy links, or over mTLS."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from colonnade import methods, simulate
 from colonnade.party.training import Training
 from colonnade.run.setup import prepare
-from colonnade.testing.parties import Played, play, played
+from colonnade.sim.links import Drop, Pass
+from colonnade.testing.expect import expect_same
 from colonnade.testing.stores import MemoryStore
-from tests.netrun import run_trainings
+from tests.lossy import LossySimulator
+from tests.netrun import run_program, run_trainings
 from tests.small import small, with_network
 
 OPTIONS = {
@@ -24,15 +29,64 @@ LOCKSTEP = {name: {"name": name} for name in methods.known()} | OPTIONS
 LOCKSTEP = {name: table for name, table in LOCKSTEP.items() if not methods.build(table).by_clock}
 
 
-def networked(case):
+@dataclass(frozen=True)
+class Played:
+    """What a training came to, without its times: for a method in lock-step the same anywhere."""
+
+    weights: dict[str, Any]
+    best: dict[str, Any]
+    history: list[dict[str, Any]]
+    losses: list[dict[str, Any]]
+    ledger: dict[str, Any]
+
+    def expect_equal(self, other, sentence):
+        expect_same(self.weights, other.weights, sentence)
+        one, two = ({n: kept or {} for n, kept in each.best.items()} for each in (self, other))
+        expect_same(one, two, f"{sentence}, in its best round")
+        assert self.history == other.history, f"{sentence}: its evaluations differ"
+        assert self.losses == other.losses, f"{sentence}: its losses differ"
+        assert self.ledger == other.ledger, f"{sentence}: it sends something else"
+
+
+def timeless(rows, *fields):
+    """The rows without their times, or with these fields only."""
+    return [{key: row[key] for key in fields or row.keys() - {"time_s"}} for row in rows]
+
+
+def simulated(case):
+    run = simulate(case.job, case.data, case.modules)
+    ledger = {name: party.ledger for name, party in run.parties.items()}
+    losses = timeless(run.losses, "round", "loss")
+    return Played(run.weights, run.best_weights, timeless(run.history), losses, ledger)
+
+
+def trainings_of(case):
     parties = prepare(case.job, case.data, case.modules)
-    trainings = {name: Training.of(party, MemoryStore()) for name, party in parties.items()}
-    outcomes, worlds = run_trainings(case.job, trainings)
-    return played(case, outcomes, {name: world.ledger for name, world in worlds.items()})
+    return {name: Training.of(party, MemoryStore()) for name, party in parties.items()}
+
+
+def played(case, outcomes, worlds):
+    history = outcomes[case.job.active].history
+    return Played(
+        {name: outcome.weights for name, outcome in outcomes.items()},
+        {name: outcome.best_weights for name, outcome in outcomes.items()},
+        timeless(history.evaluations),
+        timeless(history.rounds),
+        {name: world.ledger.entries() for name, world in worlds.items()},
+    )
+
+
+def networked(case):
+    return played(case, *run_trainings(case.job, trainings_of(case)))
 
 
 def lossy(case):
-    return play(case, lossy=True, stores={name: MemoryStore() for name in case.job.parties})
+    """Every seventh segment is lost."""
+    rule = lambda envelope: Drop() if envelope.number % 7 == 3 else Pass()  # noqa: E731
+    simulator = LossySimulator(case.job, [rule], until_ns=10**13)
+    trainings, worlds = trainings_of(case), simulator.worlds
+    sessions = {name: run_program(worlds[name], own) for name, own in trainings.items()}
+    return played(case, simulator.run(sessions), worlds)
 
 
 AHEAD = {
@@ -59,10 +113,10 @@ def test_both_ends_count_what_is_under_way_at_an_early_end(method, world):
 
 @pytest.mark.parametrize("every", [None, 7])
 @pytest.mark.parametrize("method", LOCKSTEP)
-def test_two_worlds_give_one_result(method, every):
-    """Behind lossy links as well: `check_method` has seen to that."""
+def test_all_worlds_give_one_result(method, every):
     case = small(3, method=LOCKSTEP[method], rounds=20, evaluate_every="5 rounds",
                  labels="shared", checkpoint_every=every)  # fmt: skip
     case.job = with_network(case.job, latency="5ms")
-    simulated = Played.of(simulate(case.job, case.data, case.modules))
-    simulated.expect_equal(networked(case), f"{method} is another training over the network")
+    usual = simulated(case)
+    usual.expect_equal(networked(case), f"{method} is another training over the network")
+    usual.expect_equal(lossy(case), f"{method} is another training behind links that lose")

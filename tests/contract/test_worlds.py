@@ -8,7 +8,8 @@ import pytest
 
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Drop, Pass, Repeat
-from colonnade.testing import LossyWorld, check_world
+from colonnade.testing import check_world
+from tests.lossy import LossySimulator
 from tests.netrun import run_programs
 
 MS = 1_000_000
@@ -33,7 +34,7 @@ def lossy(job, programs):
             return Drop()
         return Repeat((2 * MS, 9 * MS)) if draw < 0.3 else Pass()
 
-    return started(Simulator(job, [rule], LossyWorld, until_ns=600_000 * MS), programs)
+    return started(LossySimulator(job, [rule], until_ns=600_000 * MS), programs)
 
 
 @pytest.mark.parametrize("run", [simulated, lossy, run_programs], ids=["sim", "lossy", "network"])

@@ -7,10 +7,9 @@ import random
 import pytest
 
 from colonnade.party.session import run_session
-from colonnade.sim.kernel import Simulator
-from colonnade.testing.lossy import LossyWorld
 from colonnade.testing.stores import MemoryStore
 from tests.aligning import check_exact, job_of, party
+from tests.lossy import LossySimulator
 from tests.small import with_network
 
 SETS = {
@@ -41,7 +40,7 @@ def test_a_crash_at_any_moment_repeats_little_and_changes_nothing(tmp_path, monk
         own.begin = begins
         return own
 
-    simulator = Simulator(job, world=LossyWorld, until_ns=10**13)
+    simulator = LossySimulator(job, until_ns=10**13)
     victim, crashed = rng.choice(list(SETS)), []
 
     def crash():

@@ -219,11 +219,6 @@ class Session:
         """Whether enough has come in to send an ACK segment for it now."""
         return self._owed_frames >= self._ack_every or self._owed_bytes >= ACK_EVERY_BYTES
 
-    @property
-    def ack_pending(self) -> bool:
-        """Whether anything that has come in is not acknowledged."""
-        return self._owed_frames > 0
-
     def has_room(self, size: int, limits: Limits) -> bool:
         """Whether a frame of this size may be queued.
 

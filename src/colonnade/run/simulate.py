@@ -16,6 +16,7 @@ from colonnade.learn.agreement import Agreement
 from colonnade.party.session import run_session
 from colonnade.party.training import Training
 from colonnade.policies.view import Effort
+from colonnade.record.checkpoints import Store
 from colonnade.record.events import Subscriber
 from colonnade.record.history import Row
 from colonnade.record.metrics import Metric
@@ -84,13 +85,17 @@ def simulate_prepared(
     should_stop: Callable[[], bool] | None = None,
     rules: Sequence[Rule] = (),
     threads: int = 1,
+    stores: Mapping[str, Store] | None = None,
 ) -> Run:
-    """Train a job whose data is read and whose models are built; see `simulate`."""
+    """Train a job whose data is read and whose models are built; see `simulate`. Parties with a
+    store keep checkpoints there, and go on from those that they find."""
     active = active_of(parties)
     assert active.data.labels is not None
     agreement = active.agreement(widths_of(parties))
     simulator = Simulator(active.job, rules, subscribers=observers)
-    trainings = {name: Training.of(party) for name, party in parties.items()}
+    trainings = {
+        name: Training.of(party, (stores or {}).get(name)) for name, party in parties.items()
+    }
     with _torch_threads(threads):
         status = run_parties(simulator, trainings, should_stop)
     preprocessing = {name: party.data.columns.preprocessing for name, party in parties.items()}

@@ -32,17 +32,6 @@ class Interrupted(Exception):  # noqa: N818 - not an error: somebody asked for i
     """The simulation stopped between two events, because it was asked to."""
 
 
-class Timer:
-    """An action at an instant, before any party acts."""
-
-    def __init__(self, action: Callable[[], None]) -> None:
-        self._action = action
-
-    def arrived(self, item: None) -> None:
-        """Run the action."""
-        self._action()
-
-
 class Route:
     """One direction between two parties: the pipe, and the queue at its far end."""
 
@@ -122,8 +111,6 @@ class Simulator:
         """(time, class, sequence, target, item). The sequence is unique, so targets are never
         compared, and events of one time and class keep the order in which they were scheduled."""
         self._programs: dict[str, Coroutine[Any, Any, Any]] = {}
-        self._down = 0
-        """How many parties have crashed and may still come back."""
         self.worlds = {
             name: world(
                 self,
@@ -165,33 +152,6 @@ class Simulator:
         self.events += 1
         heappush(self._heap, (ns, 0, self.events, route, frame))
 
-    def call_at(self, ns: int, action: Callable[[], None]) -> None:
-        """Schedule an action."""
-        self.events += 1
-        heappush(self._heap, (ns, 0, self.events, Timer(action), None))
-
-    def crash(self, name: str) -> bool:
-        """End a party's process at once; False if its program had ended already."""
-        program = self._programs.get(name)
-        if program is None:
-            return False
-        program.close()
-        del self._programs[name]
-        self._down += 1
-        self.worlds[name].down()
-        return True
-
-    def gone(self) -> None:
-        """Note that a crashed party does not come back."""
-        self._down -= 1
-
-    def restart(self, name: str, program: Coroutine[Any, Any, Any]) -> None:
-        """Start a crashed party again; of its state only its checkpoints are left."""
-        self._down -= 1
-        self.worlds[name].up()
-        self._programs[name] = program
-        self.wake_at(self.now_ns, self.worlds[name])
-
     def has_room(self, world: SimulatedWorld) -> bool:
         """Whether a party's inbox may take another frame.
 
@@ -218,7 +178,7 @@ class Simulator:
         try:
             for name in programs:
                 self.wake_at(0, self.worlds[name])
-            while running or self._down:
+            while running:
                 if not heap or heap[0][0] > self.until_ns:
                     raise DeadlockError(self._deadlock(set(running)))
                 if should_stop is not None and should_stop():

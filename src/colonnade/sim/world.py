@@ -112,16 +112,12 @@ class SimulatedWorld:
                     return None
                 self._kernel.wake_at(until, self)
             await self._idle(waiting_for or (lambda: "any message"))
-            self._woken()
         sender, frame = self.inbox.popleft()
         if self._kernel.stalled:
             self._kernel.admit(to=self)
         message = self._codec.decode(frame)
         self.ledger.count(sender, "received", type(message), len(frame))
         return sender, message
-
-    def _woken(self) -> None:
-        """Called when a wait for a message ends, whether one has come or not."""
 
     def refused(self, peer: str, reason: str) -> None:
         # In a simulation nobody can come back with a corrected file.
@@ -138,13 +134,6 @@ class SimulatedWorld:
         self.inbox.append((sender, frame))
         if self.waiting is not None:
             self._kernel.wake_at(self._kernel.now_ns, self)
-
-    def down(self) -> None:
-        """End the party's process."""
-        raise AssertionError("on links without sessions nobody can come back")
-
-    def up(self) -> None:
-        """Start the party's process."""
 
     def pending(self) -> int:
         return len(self.inbox)

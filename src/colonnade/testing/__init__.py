@@ -2,12 +2,10 @@
 
 Each check raises an `AssertionError` that says what does not hold; no test runner is needed.
 
-May import run, net, sim, party, learn, record, models, data, job, methods, policies, compress,
-wire.
+May import run, party, learn, record, models, data, job, methods, policies, compress, wire.
 """
 
 from colonnade.testing.encodings import check_encoding, check_processes
-from colonnade.testing.lossy import LossyWorld
 from colonnade.testing.methods import check_method
 from colonnade.testing.models import check_model
 from colonnade.testing.policies import check_policy
@@ -15,7 +13,6 @@ from colonnade.testing.stores import MemoryStore
 from colonnade.testing.worlds import check_world
 
 __all__ = [
-    "LossyWorld",
     "MemoryStore",
     "check_encoding",
     "check_method",

@@ -6,17 +6,18 @@ fail at the worst moment thousands of times, and every failure can be replayed f
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Sequence
+from heapq import heappush
+from typing import Any
 
+from colonnade.job.records import Job
 from colonnade.net.roster import Roster
 from colonnade.net.session import Kind, Segment, Session
 from colonnade.party.world import Over, Regrouped
-from colonnade.sim.world import SimulatedWorld
+from colonnade.sim.kernel import Simulator
+from colonnade.sim.links import Rule
+from colonnade.sim.world import SimulatedWorld, _suspend
 from colonnade.wire.messages import Message
-
-if TYPE_CHECKING:
-    from colonnade.sim.kernel import Simulator
 
 TICK_NS = 300 * 10**6
 """The interval between two heartbeats; with each, unacknowledged frames are sent again."""
@@ -31,6 +32,8 @@ GENERATIONS = 1000
 
 class LossyWorld(SimulatedWorld):
     """One party's view of the simulation, behind sessions."""
+
+    _kernel: LossySimulator
 
     def __init__(self, kernel: Simulator, me: str, peers: tuple[str, ...], rank: int) -> None:
         super().__init__(kernel, me, peers, rank)
@@ -134,7 +137,7 @@ class LossyWorld(SimulatedWorld):
             else:
                 self.inbox.append((sender, data))
         session = self.roster.peers[sender].session
-        if session is not None and session.ack_pending:
+        if session is not None and session._owed_frames:
             self._carry(sender, session.acknowledge())
         self._wake_up()
 
@@ -174,10 +177,14 @@ class LossyWorld(SimulatedWorld):
         self, until: int | None = None, waiting_for: Callable[[], str] | None = None
     ) -> tuple[str, Message] | None:
         self._check()
-        return await super().receive(until, waiting_for)
-
-    def _woken(self) -> None:
-        self._check()
+        while not self.inbox:
+            if until is not None:
+                if until <= self._kernel.now_ns:
+                    return None
+                self._kernel.wake_at(until, self)
+            await self._idle(waiting_for or (lambda: "any message"))
+            self._check()
+        return await super().receive()
 
     def pending(self) -> int:
         # What `receive` would raise at once counts too.
@@ -219,3 +226,55 @@ class LossyWorld(SimulatedWorld):
     async def _say_goodbye(self) -> None:
         for peer in self.peers:
             await self._put(peer, bytearray(b"goodbye"), last=True)
+
+
+class Timer:
+    """An action at an instant, before any party acts."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+
+    def arrived(self, item: None) -> None:
+        self._action()
+
+
+async def _down() -> None:
+    while True:
+        await _suspend()
+
+
+class LossySimulator(Simulator):
+    """A simulator of parties behind sessions, which may crash and come back."""
+
+    def __init__(self, job: Job, rules: Sequence[Rule] = (), until_ns: int | None = None) -> None:
+        super().__init__(job, rules, LossyWorld, until_ns)
+        self._crashed: set[str] = set()
+
+    def call_at(self, ns: int, action: Callable[[], None]) -> None:
+        """Schedule an action."""
+        self.events += 1
+        heappush(self._heap, (ns, 0, self.events, Timer(action), None))
+
+    def crash(self, name: str) -> bool:
+        """End a party's process at once; False if its program had ended already."""
+        if name not in self._programs or name in self._crashed:
+            return False
+        self._crashed.add(name)
+        self._replace(name, _down())
+        self.worlds[name].down()
+        return True
+
+    def _replace(self, name: str, program: Coroutine[Any, Any, Any]) -> None:
+        self._programs[name].close()
+        self._programs[name] = program
+
+    def gone(self, name: str) -> None:
+        """A crashed party does not come back."""
+        self._programs.pop(name).close()
+
+    def restart(self, name: str, program: Coroutine[Any, Any, Any]) -> None:
+        """Start a crashed party again; of its state only its checkpoints are left."""
+        self._crashed.remove(name)
+        self._replace(name, program)
+        self.worlds[name].up()
+        self.wake_at(self.now_ns, self.worlds[name])
