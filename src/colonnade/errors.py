@@ -102,6 +102,15 @@ class WireError(FailedError):
     told = None
 
 
+def reason(error: OSError) -> str:
+    """The operating system's reason for an error.
+
+    >>> reason(PermissionError(13, "Permission denied"))
+    'permission denied'
+    """
+    return (error.strerror or str(error)).lower()
+
+
 _WORD_MAX = 100
 
 

@@ -28,7 +28,7 @@ from colonnade.cli.look import look
 from colonnade.cli.reproduce import reproduce
 from colonnade.cli.simulate import simulate
 from colonnade.cli.sweep import sweep
-from colonnade.errors import ColonnadeError, nearest
+from colonnade.errors import ColonnadeError, nearest, reason
 from colonnade.record.chain import printable
 
 # Typer carries its own click or uses the one installed: both name this the base of usage errors.
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is None:
             raise
         # A folder that was taken away or filled up in the meantime is no mistake of ours.
-        return _refuse(f"{error.filename}: {(error.strerror or str(error)).lower()}", 1)
+        return _refuse(f"{error.filename}: {reason(error)}", 1)
     except KeyboardInterrupt:
         code = 130
     if code == 130:

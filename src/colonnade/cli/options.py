@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.errors import JobError, RequestError
+from colonnade.errors import JobError, RequestError, reason
 from colonnade.job.files import load
 from colonnade.job.records import Job
 from colonnade.job.texts import parse_value
@@ -142,5 +142,5 @@ def check_out(out: Path | None) -> None:
         for folder in made:
             folder.rmdir()
     except OSError as error:
-        why = "it is a file" if out.is_file() else str(error.strerror or error).lower()
+        why = "it is a file" if out.is_file() else reason(error)
         raise RequestError(f"--out {out} cannot be written: {why}") from None

@@ -24,7 +24,7 @@ from typing import NoReturn
 
 import msgspec
 
-from colonnade.errors import FailedError, RequestError
+from colonnade.errors import FailedError, RequestError, reason
 from colonnade.record.private import append_to_private
 from colonnade.units import show_bytes
 from colonnade.wire.ledger import Direction, Entry
@@ -81,7 +81,7 @@ class Chain:
             file = append_to_private(Path(path))
             found = verify(path)
         except OSError as error:
-            why = f"{_reason(error)}: use a folder that can be written"
+            why = f"{reason(error)}: use a folder that can be written"
             raise RequestError(f"the ledger {path} cannot be opened, {why}") from None
         ours = not found.entries or (found.party, found.job) == (party, job)
         if found.fault or not ours:
@@ -151,7 +151,7 @@ class Chain:
         if not self._fault:
             assert self._file >= 0, "the chain is closed"
             cure = "make room or mend the disk, then start the same command again"
-            self._fault = f"the ledger {self.path} cannot be written ({_reason(error)}): {cure}"
+            self._fault = f"the ledger {self.path} cannot be written ({reason(error)}): {cure}"
             os.close(self._file)
             self._file = -1
         raise FailedError(self._fault) from None
@@ -164,10 +164,6 @@ def printable(text: str) -> str:
     'a?[2Jb'
     """
     return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 @dataclass
@@ -234,7 +230,7 @@ def _lines(path: Path) -> Iterator[bytes]:
         with path.open("rb") as file:
             yield from iter(lambda: file.readline(LINE_BYTES_MAX), b"")
     except OSError as error:
-        raise RequestError(f"the ledger {path} cannot be read: {_reason(error)}") from None
+        raise RequestError(f"the ledger {path} cannot be read: {reason(error)}") from None
 
 
 def _read(raw: bytes, n: int, head: str) -> Line | str:

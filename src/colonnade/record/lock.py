@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from colonnade.errors import RequestError
+from colonnade.errors import RequestError, reason
 
 try:
     import fcntl
@@ -22,8 +22,7 @@ def take_lock(path: Path) -> int:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise RequestError(f"--out {path} cannot be written: {why}") from None
+        raise RequestError(f"--out {path} cannot be written: {reason(error)}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

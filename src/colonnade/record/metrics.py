@@ -19,35 +19,19 @@ from colonnade.job.metrics import fitting
 
 Floats = NDArray[np.floating[Any]]
 Labels = NDArray[Any]
-Measure = Callable[[Floats, Labels], float]
 CALIBRATION_BINS = 15
 
-_MEASURES: dict[str, Measure] = {}
 
+def _sklearn() -> Any:
+    """Imported when something is measured: it loads slowly."""
+    from sklearn import metrics
 
-def _measure(function: Measure) -> Measure:
-    """Compute the metric of this name by this function."""
-    _MEASURES[function.__name__.removeprefix("_")] = function
-    return function
+    return metrics
 
 
 def _classes(scores: Floats) -> NDArray[np.int64]:
     chosen = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
     return chosen.astype(np.int64)
-
-
-@_measure
-def _accuracy(scores: Floats, labels: Labels) -> float:
-    from sklearn.metrics import accuracy_score
-
-    return float(accuracy_score(labels, _classes(scores)))
-
-
-@_measure
-def _top5(scores: Floats, labels: Labels) -> float:
-    from sklearn.metrics import top_k_accuracy_score
-
-    return float(top_k_accuracy_score(labels, scores, k=5, labels=range(scores.shape[1])))
 
 
 def _shares(scores: Floats) -> Floats:
@@ -73,49 +57,40 @@ def _need_every_class(name: str, scores: Floats, labels: Labels) -> None:
         )
 
 
-@_measure
-def _auc(scores: Floats, labels: Labels) -> float:
-    from sklearn.metrics import roc_auc_score
-
+def _auc(scores: Floats, labels: Labels) -> Any:
     _need_every_class("auc", scores, labels)
     if scores.shape[1] <= 2:
-        return float(roc_auc_score(labels, _margin(scores)))
+        return _sklearn().roc_auc_score(labels, _margin(scores))
     shares = np.exp(scores - scores.max(axis=1, keepdims=True))
     shares = shares / shares.sum(axis=1, keepdims=True)
-    return float(roc_auc_score(labels, shares, multi_class="ovr"))
+    return _sklearn().roc_auc_score(labels, shares, multi_class="ovr")
 
 
-@_measure
-def _pr_auc(scores: Floats, labels: Labels) -> float:
+def _pr_auc(scores: Floats, labels: Labels) -> Any:
     """Average precision; of more classes the mean, each against the others."""
-    from sklearn.metrics import average_precision_score
-
     _need_every_class("pr_auc", scores, labels)
     if scores.shape[1] <= 2:
-        return float(average_precision_score(labels, _margin(scores)))
-    return float(average_precision_score(_one_hot(scores, labels), _shares(scores)))
+        return _sklearn().average_precision_score(labels, _margin(scores))
+    return _sklearn().average_precision_score(_one_hot(scores, labels), _shares(scores))
 
 
 def _one_hot(scores: Floats, labels: Labels) -> NDArray[np.bool_]:
     return np.asarray(labels[:, None] == np.arange(max(2, scores.shape[1])))
 
 
-@_measure
-def _log_loss(scores: Floats, labels: Labels) -> float:
+def _log_loss(scores: Floats, labels: Labels) -> Any:
     # From the scores themselves: a probability that is rounded to 0 has no logarithm.
     of_label = _log_shares(scores)[np.arange(len(labels)), labels.astype(np.int64)]
-    return float(-of_label.mean())
+    return -of_label.mean()
 
 
-@_measure
-def _brier(scores: Floats, labels: Labels) -> float:
+def _brier(scores: Floats, labels: Labels) -> Any:
     """The mean squared error of the probabilities: of the positive class, or of all of more."""
     errors = (_shares(scores) - _one_hot(scores, labels)) ** 2
-    return float(errors[:, 1].mean() if errors.shape[1] == 2 else errors.sum(axis=1).mean())
+    return errors[:, 1].mean() if errors.shape[1] == 2 else errors.sum(axis=1).mean()
 
 
-@_measure
-def _ece(scores: Floats, labels: Labels) -> float:
+def _ece(scores: Floats, labels: Labels) -> Any:
     """Expected calibration error over 15 bins of equal width: how far probabilities are from
     frequencies. Of two classes for the positive one, of more for the predicted one."""
     shares = _shares(scores)
@@ -125,40 +100,37 @@ def _ece(scores: Floats, labels: Labels) -> float:
         claimed, came = shares.max(axis=1), labels == _classes(scores)
     bins = np.searchsorted(np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1], claimed)
     gaps = np.bincount(bins, weights=claimed - came, minlength=CALIBRATION_BINS)
-    return float(np.abs(gaps).sum() / len(labels))
+    return np.abs(gaps).sum() / len(labels)
 
 
-@_measure
-def _f1(scores: Floats, labels: Labels) -> float:
-    from sklearn.metrics import f1_score
-
-    average = "binary" if scores.shape[1] <= 2 else "macro"
-    return float(f1_score(labels, _classes(scores), average=average, zero_division=0.0))
-
-
-@_measure
-def _mae(scores: Floats, labels: Labels) -> float:
-    from sklearn.metrics import mean_absolute_error
-
-    return float(mean_absolute_error(labels, scores[:, 0]))
-
-
-@_measure
-def _rmse(scores: Floats, labels: Labels) -> float:
-    from sklearn.metrics import mean_squared_error
-
-    return float(mean_squared_error(labels, scores[:, 0]) ** 0.5)
-
-
-@_measure
-def _r2(scores: Floats, labels: Labels) -> float:
-    from sklearn.metrics import r2_score
-
+def _r2(scores: Floats, labels: Labels) -> Any:
     if len(np.unique(labels)) < 2:
         raise DataError(
             "r2 needs held-out targets that differ from each other: hold out more, or choose rmse"
         )
-    return float(r2_score(labels, scores[:, 0]))
+    return _sklearn().r2_score(labels, scores[:, 0])
+
+
+_MEASURES: dict[str, Callable[[Floats, Labels], Any]] = {
+    "accuracy": lambda scores, y: _sklearn().accuracy_score(y, _classes(scores)),
+    "top5": lambda scores, y: _sklearn().top_k_accuracy_score(
+        y, scores, k=5, labels=range(scores.shape[1])
+    ),
+    "auc": _auc,
+    "pr_auc": _pr_auc,
+    "f1": lambda scores, y: _sklearn().f1_score(
+        y,
+        _classes(scores),
+        average="binary" if scores.shape[1] <= 2 else "macro",
+        zero_division=0.0,
+    ),
+    "log_loss": _log_loss,
+    "brier": _brier,
+    "ece": _ece,
+    "mae": lambda scores, y: _sklearn().mean_absolute_error(y, scores[:, 0]),
+    "rmse": lambda scores, y: _sklearn().mean_squared_error(y, scores[:, 0]) ** 0.5,
+    "r2": _r2,
+}
 
 
 @dataclass(frozen=True)
@@ -166,9 +138,12 @@ class Metric:
     """A measure of predictions, and which way is better."""
 
     name: str
-    measure: Measure
     tasks: tuple[str, ...]
     higher_is_better: bool = True
+
+    def measure(self, scores: Floats, labels: Labels) -> float:
+        """Its value for the scores of some rows, given their labels."""
+        return float(_MEASURES[self.name](scores, labels))
 
     def better(self, value: float, than: float | None) -> bool:
         """Whether a value beats another; any value beats None."""
@@ -182,10 +157,7 @@ class Metric:
 
 
 assert _MEASURES.keys() == ASKED.keys()
-METRICS = {
-    name: Metric(name, _MEASURES[name], asked.tasks, asked.higher_is_better)
-    for name, asked in ASKED.items()
-}
+METRICS = {name: Metric(name, asked.tasks, asked.higher_is_better) for name, asked in ASKED.items()}
 EVERY_CLASS = [name for name, asked in ASKED.items() if asked.needs == "every class"]
 DIFFERING = [name for name, asked in ASKED.items() if asked.needs == "differing targets"]
 DEFAULT = {"binary": "auc", "multiclass": "accuracy", "regression": "mae"}

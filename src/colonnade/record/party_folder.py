@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from colonnade.errors import RequestError
+from colonnade.errors import RequestError, reason
 from colonnade.record.chain import LINE_BYTES_MAX, Line, printable
 from colonnade.record.lock import take_lock
 from colonnade.record.private import write_whole
@@ -133,8 +133,7 @@ def set_aside(path: Path) -> Path | None:
     try:
         return path.rename(aside)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise RequestError(f"{path} cannot be moved aside: {why}") from None
+        raise RequestError(f"{path} cannot be moved aside: {reason(error)}") from None
 
 
 def _numbers(path: Path) -> dict[str, int]:

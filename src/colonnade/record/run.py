@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from colonnade.data.splits import Split
-from colonnade.errors import RequestError
+from colonnade.errors import RequestError, reason
 from colonnade.job.files import dumps
 from colonnade.job.records import Job
 from colonnade.policies.view import Action, Effort
@@ -231,8 +231,7 @@ class Run:
                 save_party(out / "parties" / name, party)
             self.save_figures(out)
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise RequestError(f"the run cannot be saved in {out}: {why}") from None
+            raise RequestError(f"the run cannot be saved in {out}: {reason(error)}") from None
         return out
 
     def save_figures(self, out: Path) -> None:

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import torch
 
 from colonnade.data.splits import Split
 from colonnade.errors import JobError
 from colonnade.job.records import Job
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import NullActive, NullPassive, Record
-from colonnade.learn.participant import DTYPES, Participant
-from colonnade.models.top import build_top
+from colonnade.learn.participant import Participant
 from colonnade.party.active import Active
 from colonnade.party.evaluation import Evaluations
 from colonnade.party.passive import Passive
@@ -29,6 +27,7 @@ from colonnade.record.run import EVALUATION_FIELDS, Run
 from colonnade.record.sizes import Sizes
 from colonnade.run.arguments import as_job, check_count, check_widths
 from colonnade.run.naming import method_name
+from colonnade.run.setup import bare_sizes
 from colonnade.run.simulate import record, run_parties
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Rule
@@ -61,31 +60,25 @@ def simulate_clock(
     train = msgspec.structs.replace(job.train, evaluate_every="never", stop="end", patience=None)
     counts: dict[Split, int] = {"train": rows, "validation": 0, "test": 0}
     agreement = Agreement.of(msgspec.structs.replace(job, train=train), counts, widths)
-    present = {name: width for name, width in widths.items() if width}
-    top: list[tuple[int, ...]] = []
-    if agreement.method.exchange.sends_snapshots:
-        parameters = build_top(job.top, present, outputs).parameters()
-        top = [tuple(parameter.shape) for parameter in parameters]
-    dtype = DTYPES[train.dtype]
-    labels = dtype if outputs == 1 else torch.int64
-    sizes = Sizes(present, agreement.rows, dtype, top, labels)
+    sizes = bare_sizes(agreement, outputs, whole_labels=outputs > 1)
     return _clocked(agreement, sizes, METRICS["accuracy"], Record(), rules)
 
 
 def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> Run:
     """The same training on another network, or at other speeds, without training it again.
 
-    `job` may differ from the run's own in `network`, `compute` and `limits`. What was learnt and
-    measured is taken from the run; time, idle shares and traffic are found out anew, message by
-    message. Only for methods whose weights do not depend on the clock, such as `fedsgd`, `fedbcd`
-    and `cvfl`.
+        `job` may differ from the run's own in `network`, `compute` and `limits`. What was learnt and
+        measured is taken from the run; time, idle shares and traffic are found out anew, message by
+        message. Only for methods whose weights do not depend on the clock, such as `fedsgd`, `fedbcd`
+        and `cvfl`.
 
-    >>> from colonnade.job import load, with_sets
-    >>> from colonnade.run.simulate import simulate
-    >>> job = load("digits", ["train.epochs=1"])
-    >>> far = with_sets(job, "network.latency=1s")
-    >>> reclock(simulate(job), far).time_s == simulate(far).time_s
-    True
+        >>> from colonnade.job import load, with_sets
+        >>> from colonnade.run.setup import bare_sizes
+    from colonnade.run.simulate import simulate
+        >>> job = load("digits", ["train.epochs=1"])
+        >>> far = with_sets(job, "network.latency=1s")
+        >>> reclock(simulate(job), far).time_s == simulate(far).time_s
+        True
     """
     given: Any = run
     if not isinstance(given, Run):

@@ -15,21 +15,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
-import torch
 
 from colonnade.job.metrics import METRICS as ASKED
 from colonnade.job.records import Compute, Job, Link, Train
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import Record
 from colonnade.learn.objective import FITS, Objective, Task
-from colonnade.learn.participant import DTYPES, Participant
+from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
-from colonnade.models.top import build_top
+from colonnade.models.top import Agg
 from colonnade.net.link import Emulation
 from colonnade.record.metrics import METRICS
-from colonnade.record.sizes import Sizes
 from colonnade.run.ceiling import Most, ceiling
 from colonnade.run.clock import null_trainings
+from colonnade.run.setup import assumed_sizes
 from colonnade.run.simulate import run_parties
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.world import SimulatedWorld
@@ -220,10 +219,12 @@ class _Scene:
         """Run everybody's program, and see what this party's ledger says."""
         # Each evaluation is the best so far: its number is then as long as it can be.
         rising = [{"accuracy": float(n), "full_loss": 0.0} for n in range(len(agreement.schedule))]
+        # These have no parameters, and refuse widths that may only be assumed.
+        top = Agg() if self.job.top.kind in ("agg", "dot") else None
         simulator = Simulator(agreement.job, world=LinkedWorld)
         trainings = null_trainings(
             agreement,
-            self._sizes(agreement),
+            assumed_sizes(agreement, assumed_objective(self.me), self.me, top),
             METRICS["accuracy"],
             Record(evaluations=rising),
         )
@@ -231,25 +232,6 @@ class _Scene:
         rows = simulator.worlds[self.me.me].ledger.entries()
         counts = {(r["peer"], r["direction"], r["kind"]): (r["messages"], r["bytes"]) for r in rows}
         return _Seen(counts, simulator.now_ns / NS_PER["s"])
-
-    def _sizes(self, agreement: Agreement) -> Sizes:
-        job, objective, labels = agreement.job, assumed_objective(self.me), self.me.data.labels
-        present = {name: width for name, width in self.widths.items() if width}
-        top: list[tuple[int, ...]] = []
-        if agreement.method.exchange.sends_snapshots and job.top.kind not in ("agg", "dot"):
-            parameters = build_top(job.top, present, objective.outputs).parameters()
-            top = [tuple(parameter.shape) for parameter in parameters]
-        dtype = DTYPES[job.train.dtype]
-        return Sizes(
-            widths=present,
-            rows=agreement.rows,
-            evaluates_plain=agreement.job.train.evaluate_plain,
-            dtype=dtype,
-            top=top,
-            labels=torch.int64 if objective.name == "cross_entropy" else dtype,
-            weighted=labels is not None and labels.weights is not None,
-            known=objective.known(self.me.data.fingerprint),
-        )
 
     def sample(self, whole: Agreement) -> int | None:
         """How many rounds to work out the job from; None where it is short enough to be run."""

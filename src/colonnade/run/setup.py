@@ -15,10 +15,11 @@ from colonnade.data.vertical import VerticalData
 from colonnade.errors import DataError, JobError, RequestError, nearest
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
-from colonnade.learn.build import build_top
+from colonnade.learn.agreement import Agreement
 from colonnade.learn.objective import Objective
-from colonnade.learn.participant import Participant, build_bottom
+from colonnade.learn.participant import DTYPES, Participant, build_bottom
 from colonnade.methods.method import Method
+from colonnade.models.top import build_top
 from colonnade.party.kinds import training_kinds
 from colonnade.policies.view import Role
 from colonnade.record.sizes import Sizes
@@ -116,21 +117,42 @@ def widths_of(parties: Parties) -> dict[str, int]:
 
 
 def sizes_of(parties: Parties) -> Sizes:
-    """How large the tensors are that cross."""
+    """How large the tensors are that cross between parties that are ready."""
     active = active_of(parties)
-    objective, labels = active.objective, active.data.labels
-    assert objective is not None and labels is not None
+    assert active.objective is not None
     agreement = active.agreement(widths_of(parties))
-    top = build_top(active, agreement.present, objective)
+    return assumed_sizes(agreement, active.objective, active, active.top)
+
+
+def assumed_sizes(
+    agreement: Agreement, objective: Objective, me: Participant, top: nn.Module | None = None
+) -> Sizes:
+    """How large the tensors of a job are, as one party knows or assumes it; `top` is a ready-made
+    top model."""
+    whole, labels = objective.name == "cross_entropy", me.data.labels
+    return replace(
+        bare_sizes(agreement, objective.outputs, whole, top),
+        weighted=labels is not None and labels.weights is not None,
+        known=objective.known(me.data.fingerprint),
+    )
+
+
+def bare_sizes(
+    agreement: Agreement, outputs: int, whole_labels: bool, top: nn.Module | None = None
+) -> Sizes:
+    """How large a job's tensors are, where nothing is known of its data; labels are `whole`
+    numbers where there are several classes."""
+    train, present = agreement.job.train, agreement.present
+    if top is None and agreement.method.exchange.sends_snapshots:
+        with torch.random.fork_rng(devices=[]):
+            top = build_top(agreement.job.top, present, outputs)
     return Sizes(
-        widths=agreement.present,
+        widths=present,
         rows=agreement.rows,
-        evaluates_plain=active.job.train.evaluate_plain,
-        dtype=active.dtype,
-        top=[tuple(parameter.shape) for parameter in top.parameters()],
-        labels=torch.int64 if objective.name == "cross_entropy" else active.dtype,
-        weighted=labels.weights is not None,
-        known=objective.known(active.data.fingerprint),
+        dtype=DTYPES[train.dtype],
+        top=[] if top is None else [tuple(each.shape) for each in top.parameters()],
+        labels=torch.int64 if whole_labels else DTYPES[train.dtype],
+        evaluates_plain=train.evaluate_plain,
     )
 
 

@@ -20,6 +20,7 @@ from colonnade.job.trust import outside_names
 from colonnade.plugins import check_allowed
 from colonnade.record.folder import check_folder
 from colonnade.record.metrics import METRICS
+from colonnade.record.private import write_whole
 from colonnade.record.table import sweep_table, toml_text
 from colonnade.run.arguments import as_grid, as_job, as_seeds
 from colonnade.run.naming import check_names
@@ -117,7 +118,7 @@ class Sweep:
     def save(self) -> Path:
         """Write `sweep.json` into the sweep's folder."""
         path = self.folder / "sweep.json"
-        _write(path, self.to_dict())
+        write_whole(path, json.dumps(self.to_dict(), indent=1))
         return path
 
     @classmethod
@@ -185,6 +186,7 @@ def sweep(
     folder = Path(out) / "points"
     plan = list(_plan(job, grid, seeds))
     files = {label: folder / f"{_digest(point)}.json" for label, point, _ in plan}
+    folder.mkdir(parents=True, exist_ok=True)
     records = {label: _read(file) for label, file in files.items()}
     missing = [(label, point, None) for label, point, _ in plan if records[label] is None]
     if on_plan is not None:
@@ -192,7 +194,7 @@ def sweep(
 
     def keep(trial: Trial) -> None:
         records[trial.label] = record = _record(trial)
-        _write(files[trial.label], record)
+        write_whole(files[trial.label], json.dumps(record, indent=1))
         if on_done is not None:
             on_done(trial)
 
@@ -258,14 +260,6 @@ def _record(trial: Trial) -> dict[str, Any]:
         "job": to_tables(trial.job),
         "summary": trial.summary,
     }
-
-
-def _write(path: Path, tables: Mapping[str, Any]) -> None:
-    """Put a file in its place in one step, so that nobody ever sees half of one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(tables, indent=1))
-    draft.replace(path)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

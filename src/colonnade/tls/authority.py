@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
-from colonnade.errors import RequestError
+from colonnade.errors import RequestError, reason
 from colonnade.tls import signing
 from colonnade.tls.certificate import (
     SUFFIX,
@@ -32,7 +32,6 @@ from colonnade.tls.certificate import (
     parties_in,
     read_certificates,
     read_key,
-    reason,
 )
 
 

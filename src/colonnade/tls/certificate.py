@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from colonnade.errors import RequestError
+from colonnade.errors import RequestError, reason
 
 PREFIX = "colonnade:party:"
 SUFFIX = ".colonnade.internal"
@@ -179,15 +179,6 @@ def read_file(path: Path, what: str, secret: bool = False) -> bytes:
         ) from None
     except OSError as error:
         raise RequestError(f"the {what} {path} cannot be read: {reason(error)}") from None
-
-
-def reason(error: OSError) -> str:
-    """The operating system's reason for an error.
-
-    >>> reason(PermissionError(13, "Permission denied"))
-    'permission denied'
-    """
-    return str(error.strerror or error).lower()
 
 
 @dataclass(frozen=True)
