@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -24,11 +23,6 @@ from colonnade.cli.options import (
     split_commas,
 )
 from colonnade.errors import FailedError, JobError
-from colonnade.job.records import Job
-
-if TYPE_CHECKING:
-    from colonnade.run.compare import Comparison
-    from colonnade.run.sweep import Sweep
 
 
 def compare(
@@ -63,6 +57,8 @@ def compare(
 
     Example: colonnade compare digits --methods fedsgd,fedbcd:updates=5 --seeds 0,1
     """
+    from colonnade.cli.progress import follow_runs
+    from colonnade.run import compare as comparison
     from colonnade.run.sweep import Sweep
 
     for text in sets or []:
@@ -75,30 +71,15 @@ def compare(
     record = read_job(job, sets, named[0] if named else None, allow=allow)
     best = None if tuned is None else Sweep.load(tuned, allow=allow or ())
     check_out(out)
-    result = _compare(record, named, chosen, workers, best, out, quiet)
+    total = len(named) * len(set(chosen))
+    kept = "" if out is None else f"; the finished runs are in {out}"
+    with screen.ended_by_signal(kept), follow_runs(screen.stderr(), total, quiet) as on_done:
+        result = comparison.compare(
+            record, named, chosen, workers=workers, tuned=best, out=out, on_done=on_done
+        )
     if as_json:
         screen.show_json(result.to_dict())
     else:
         screen.show(result.table(screen.stdout().width))
     if all(trial.bad for trial in result.trials):
         raise FailedError(f"every run failed: {result.notes()[0]}")
-
-
-def _compare(
-    job: Job,
-    methods: Sequence[str],
-    seeds: Sequence[int],
-    workers: int | None,
-    tuned: Sweep | None,
-    out: Path | None,
-    quiet: bool,
-) -> Comparison:
-    from colonnade.cli.progress import follow_runs
-    from colonnade.run import compare as comparison
-
-    total = len(methods) * len(set(seeds))
-    kept = "" if out is None else f"; the finished runs are in {out}"
-    with screen.ended_by_signal(kept), follow_runs(screen.stderr(), total, quiet) as on_done:
-        return comparison.compare(
-            job, methods, seeds, workers=workers, tuned=tuned, out=out, on_done=on_done
-        )

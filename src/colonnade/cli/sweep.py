@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -23,10 +23,6 @@ from colonnade.cli.options import (
     read_job,
     read_seeds,
 )
-from colonnade.job.records import Job
-
-if TYPE_CHECKING:
-    from colonnade.run.sweep import Sweep
 
 
 def sweep(
@@ -57,13 +53,24 @@ def sweep(
 
     Example: colonnade sweep digits --grid 'parties.*.optimizer.lr=0.05,0.1,0.2'
     """
-    from colonnade.run.sweep import edge_text
+    from colonnade.cli.progress import follow_runs
+    from colonnade.run import sweep as sweeps
 
     record = read_job(job, sets, method, allow=allow)
     values, chosen = read_grid(grid), read_seeds(seeds)
     folder = out or Path("runs") / f"sweep-{record.name}"
     check_out(folder)
-    result = _sweep(record, values, chosen, folder, workers, quiet)
+    console, total = screen.stderr(), len(chosen) * math.prod(map(len, values.values()))
+
+    def say(missing: int, total: int) -> None:
+        if missing < total and not quiet:
+            console.print(f"{total - missing} of {total} runs are in {folder} already")
+
+    kept = f"; the finished points are in {folder}, and the same command goes on from there"
+    with screen.ended_by_signal(kept), follow_runs(console, total, quiet) as on_done:
+        result = sweeps.sweep(
+            record, values, chosen, out=folder, workers=workers, on_plan=say, on_done=on_done
+        )
     found = result.to_dict()
     screen.show_json(found) if as_json else screen.show(result.table())
     best = result.best()
@@ -71,32 +78,5 @@ def sweep(
         settings = " ".join(f"--set '{text}'" for text in best.sets)
         screen.show(f"\nBest: {settings}")
         for edge in found["at_edge"]:
-            screen.show(edge_text(edge))
+            screen.show(sweeps.edge_text(edge))
         screen.show(f"Use it: colonnade compare {job} --tuned {folder} --methods …")
-
-
-def _sweep(
-    job: Job,
-    grid: dict[str, list[object]],
-    seeds: Sequence[int],
-    folder: Path,
-    workers: int | None,
-    quiet: bool,
-) -> Sweep:
-    from colonnade.cli.progress import follow_runs
-    from colonnade.run import sweep as sweeps
-
-    console = screen.stderr()
-
-    def say(missing: int, total: int) -> None:
-        if missing < total and not quiet:
-            console.print(f"{total - missing} of {total} runs are in {folder} already")
-
-    total = len(seeds)
-    for values in grid.values():
-        total *= len(values)
-    kept = f"; the finished points are in {folder}, and the same command goes on from there"
-    with screen.ended_by_signal(kept), follow_runs(console, total, quiet) as on_done:
-        return sweeps.sweep(
-            job, grid, seeds, out=folder, workers=workers, on_plan=say, on_done=on_done
-        )

@@ -4,62 +4,60 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from colonnade.compress import Encoding, Occasion
-from colonnade.data.splits import Split
+from colonnade.compress import Occasion
+from colonnade.data.splits import SPLITS, Split
 from colonnade.errors import BreachError
 from colonnade.learn.columns import Columns, index_of
 from colonnade.learn.contents import Forward
 from colonnade.learn.learner import Aggregate, Reply, Rows
-from colonnade.learn.objective import Objective
+from colonnade.learn.participant import as_tensor
 from colonnade.learn.passive import TorchLearner
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import evaluating
 from colonnade.policies.view import Exchange
-from colonnade.record.metrics import Metric
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import Gradient, Labels, Packed, Upload
 
 
 class TorchActive(TorchLearner):
-    """The active party's models and labels; `order` is the parties in the order of the job."""
+    """The active party's models and labels."""
 
-    def __init__(
-        self,
-        *common: Any,
-        order: Sequence[str],
-        widths: Mapping[str, int],
-        replies: Mapping[str, Encoding],
-        objective: Objective,
-        labels: Mapping[Split, torch.Tensor],
-        sample_weights: torch.Tensor | None,
-        metrics: Sequence[Metric],
-    ) -> None:
+    def __init__(self, *common: Any) -> None:
         super().__init__(*common)
+        party, agreement = self._party, self._agreement
+        objective, labels = party.objective, party.data.labels
+        assert objective is not None and labels is not None
         self.has_features = self._features is not None
-        self._order = order
-        self._me = self._party.me
-        self._widths = widths
-        self._objective = objective
-        self._labels = labels
-        self._targets = Columns(labels["train"])
-        self._sample_weights = sample_weights
-        self._metrics = metrics
+        self._me, self._order = party.me, tuple(agreement.present)
+        self._widths = {peer: w for peer, w in agreement.present.items() if peer != party.me}
+        self._objective, self._metrics = objective, party.metrics
+        # As the loss takes them.
+        self._labels = {
+            split: objective.prepare(_tensor(labels.part(split)), party.dtype).to(self._device)
+            for split in SPLITS
+        }
+        self._targets, weights = Columns(self._labels["train"]), labels.weights
+        self._sample_weights = (
+            None if weights is None else as_tensor(weights, party.dtype, self._device)
+        )
+        rows = len(self._labels["train"])
         self._tables = {
-            peer: torch.zeros(
-                len(labels["train"]), width, dtype=self._party.dtype, device=self._device
-            )
-            for peer, width in widths.items()
+            peer: torch.zeros(rows, width, dtype=party.dtype, device=self._device)
+            for peer, width in self._widths.items()
             if self._method.quorum.remembers
         }
         """Every training row's last embedding of every passive party."""
-        self._out = {peer: self._outbound.stage("gradient", replies[peer], peer) for peer in widths}
+        self._out = {
+            peer: self._outbound.stage("gradient", agreement.methods[peer].compress.gradient, peer)
+            for peer in self._widths
+        }
         """By party, what its gradients pass."""
 
     def _memory(self) -> dict[str, Tree]:
@@ -231,3 +229,7 @@ class TorchActive(TorchLearner):
 
 def _derivative(leaf: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    return torch.as_tensor(np.ascontiguousarray(array))

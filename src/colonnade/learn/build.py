@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
-from colonnade.data.splits import SPLITS
 from colonnade.errors import JobError
 from colonnade.learn.active import TorchActive
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.objective import Objective
 from colonnade.learn.optim import build_optimizer, build_schedule
-from colonnade.learn.participant import Participant, as_tensor, secret_seed
+from colonnade.learn.participant import Participant, secret_seed
 from colonnade.learn.passive import TorchPassive
 from colonnade.learn.snapshot import SnapshotActive, SnapshotPassive
 from colonnade.learn.trainer import Trainer, evaluating
@@ -61,47 +58,19 @@ def build_passive(party: Participant, agreement: Agreement, objective: Objective
     common = modules, _trainer(party, agreement, modules), party, agreement
     if not agreement.method.exchange.sends_snapshots:
         return TorchPassive(*common)
-    widths = agreement.present
-    return SnapshotPassive(
-        *common,
-        widths=widths,
-        objective=objective,
-        top=build_top(party, widths, objective),
-    )
+    top = build_top(party, agreement.present, objective)
+    return SnapshotPassive(*common, objective=objective, top=top)
 
 
 def build_active(party: Participant, agreement: Agreement) -> TorchActive:
     """The active party's learner."""
-    objective, labels = party.objective, party.data.labels
-    assert objective is not None and labels is not None
-    widths, name = agreement.present, party.me
-    modules = {"top": party.spread("top", build_top(party, widths, objective))}
+    assert party.objective is not None
+    top = build_top(party, agreement.present, party.objective)
+    modules = {"top": party.spread("top", top)}
     if party.model is not None:
         modules = {"bottom": party.spread("bottom", party.model())} | modules
-    weights = labels.weights
     learner = SnapshotActive if agreement.method.exchange.sends_snapshots else TorchActive
-    return learner(
-        modules,
-        _trainer(party, agreement, modules),
-        party,
-        agreement,
-        order=tuple(widths),
-        widths={other: width for other, width in widths.items() if other != name},
-        replies={other: own.compress.gradient for other, own in agreement.methods.items()},
-        objective=objective,
-        labels={
-            split: _labels(labels.part(split), objective, party.dtype, party.device)
-            for split in SPLITS
-        },
-        sample_weights=None if weights is None else as_tensor(weights, party.dtype, party.device),
-        metrics=list(party.metrics),
-    )
-
-
-def _labels(
-    array: Any, objective: Objective, dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    return objective.prepare(torch.as_tensor(np.ascontiguousarray(array)), dtype).to(device)
+    return learner(modules, _trainer(party, agreement, modules), party, agreement)
 
 
 def _trainer(ready: Participant, agreement: Agreement, modules: Mapping[str, nn.Module]) -> Trainer:

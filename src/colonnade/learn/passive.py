@@ -47,6 +47,7 @@ class TorchLearner:
         self._features = features
         self._columns = None if features is None else Columns(features["train"])
         self._trainer = trainer
+        self._agreement = agreement
         self._method = agreement.methods[party.me]
         self._device = party.device
         self._kept: dict[int, Weights] = {}

@@ -7,7 +7,6 @@ reuse the one that came. The price is that it sees the labels, and everybody's e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -41,17 +40,10 @@ def check_top(top: nn.Module) -> None:
 class SnapshotPassive(TorchPassive):
     """A passive party with a copy of the top model and the labels."""
 
-    def __init__(
-        self,
-        *common: Any,
-        widths: Mapping[str, int],
-        objective: Objective,
-        top: nn.Module,
-    ) -> None:
+    def __init__(self, *common: Any, objective: Objective, top: nn.Module) -> None:
         super().__init__(*common)
         check_top(top)
-        self._order = tuple(widths)
-        self._widths = widths
+        self._widths = self._agreement.present
         self._objective = objective
         self._top = top
         self._labels: torch.Tensor | None = None
@@ -83,7 +75,7 @@ class SnapshotPassive(TorchPassive):
     def unpack(self, exchange: Exchange, reply: Reply) -> None:
         """The others' embeddings and the top model of a round."""
         assert isinstance(reply, Snapshot)
-        others = tuple(name for name in self._order if name != self._party.me)
+        others = tuple(name for name in self._widths if name != self._party.me)
         names = [name for name, _ in self._top.named_parameters()]
         if reply.parties != others or len(reply.embeddings) != len(others):
             raise self._breach(f"a snapshot of {', '.join(reply.parties)} where {others} is due")
@@ -109,7 +101,7 @@ class SnapshotPassive(TorchPassive):
         assert self._labels is not None, "the labels come before the first snapshot"
         leaf = embedding.detach().requires_grad_()
         embeddings = shared.embeddings | {self._party.me: leaf}
-        ordered = [embeddings[name] for name in self._order]
+        ordered = [embeddings[name] for name in self._widths]
         index = index_of(exchange.rows, self._device)
         weights = self._sample_weights
         if weights is not None:
@@ -128,8 +120,8 @@ class SnapshotActive(TorchActive):
     top model moves against all embeddings of the round's start.
     """
 
-    def __init__(self, *common: Any, **parts: Any) -> None:
-        super().__init__(*common, **parts)
+    def __init__(self, *common: Any) -> None:
+        super().__init__(*common)
         check_top(self._modules["top"])
         compress, outbound = self._method.compress, self._outbound
         self._own_out = outbound.stage("embedding", compress.embedding)

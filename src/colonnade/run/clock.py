@@ -67,18 +67,17 @@ def simulate_clock(
 def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> Run:
     """The same training on another network, or at other speeds, without training it again.
 
-        `job` may differ from the run's own in `network`, `compute` and `limits`. What was learnt and
-        measured is taken from the run; time, idle shares and traffic are found out anew, message by
-        message. Only for methods whose weights do not depend on the clock, such as `fedsgd`, `fedbcd`
-        and `cvfl`.
+    `job` may differ from the run's own in `network`, `compute` and `limits`. What was learnt and
+    measured is taken from the run; time, idle shares and traffic are found out anew, message by
+    message. Only for methods whose weights do not depend on the clock, such as `fedsgd`, `fedbcd`
+    and `cvfl`.
 
-        >>> from colonnade.job import load, with_sets
-        >>> from colonnade.run.setup import bare_sizes
-    from colonnade.run.simulate import simulate
-        >>> job = load("digits", ["train.epochs=1"])
-        >>> far = with_sets(job, "network.latency=1s")
-        >>> reclock(simulate(job), far).time_s == simulate(far).time_s
-        True
+    >>> from colonnade.job import load, with_sets
+    >>> from colonnade.run.simulate import simulate
+    >>> job = load("digits", ["train.epochs=1"])
+    >>> far = with_sets(job, "network.latency=1s")
+    >>> reclock(simulate(job), far).time_s == simulate(far).time_s
+    True
     """
     given: Any = run
     if not isinstance(given, Run):
