@@ -23,16 +23,6 @@ class ActiveWork(TrainingLoop):
         exchange.forward = await self.forward(exchange)
         return exchange
 
-    async def forward(self, exchange: Exchange) -> object:
-        """The own embedding of a batch, at the present weights."""
-        if not self.learner.has_features:
-            return None
-        began_ns = self.world.now()
-        forward = partial(self.learner.forward, exchange.rows)
-        embedding = await self.world.compute(forward, Work.FORWARD)
-        exchange.forward_ns = self.world.now() - began_ns
-        return embedding
-
     async def derive(
         self, exchange: Exchange, own: Any, wanted: bool, stale: bool = False
     ) -> Aggregate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from colonnade.errors import BreachError, PartyError, StoppedError
@@ -14,7 +15,7 @@ from colonnade.party.checkpoint_rounds import CheckpointRounds
 from colonnade.party.kinds import training_kinds
 from colonnade.party.outcome import Outcome
 from colonnade.party.world import Work, World
-from colonnade.policies.view import Role
+from colonnade.policies.view import Exchange, Role
 from colonnade.record.checkpoints import Store
 from colonnade.record.history import History
 from colonnade.wire.fault import Fault
@@ -70,6 +71,16 @@ class TrainingLoop(ABC):
     async def receive(self) -> None:
         """Wait for one message and take it in."""
         self.take(await self.world.receive(waiting_for=self.waiting_for))
+
+    async def forward(self, exchange: Exchange, stash: bool = False) -> object:
+        """The own embedding of a batch, at the present weights; None for a label-only party."""
+        if not self.learner.width:
+            return None
+        began_ns = self.world.now()
+        work = partial(self.learner.forward, exchange.rows, stash)
+        embedding: object = await self.world.compute(work, Work.FORWARD)
+        exchange.forward_ns = self.world.now() - began_ns
+        return embedding
 
     def take(self, received: tuple[str, Message] | None) -> None:
         """Take in a message, or refuse it in a sentence that names its sender."""

@@ -228,7 +228,7 @@ class Passive(TrainingLoop):
     async def _send_next(self) -> None:
         view = self.view
         exchange = Exchange(view.sent, self.agreement.plan.batch(view.sent))
-        exchange.forward = await self._forward(exchange, stash=self.stashes)
+        exchange.forward = await self.forward(exchange, stash=self.stashes)
         packed = await self.world.compute(lambda: self.learner.pack(exchange), Work.CODEC)
         self.in_flight[view.sent] = exchange
         view.actions.append((self.world.now(), "send", exchange.round))
@@ -252,7 +252,7 @@ class Passive(TrainingLoop):
         exchange, reply = self.replies.popleft()
         view.replies -= 1
         if self.method.version.recomputes():
-            exchange.forward = await self._forward(exchange)
+            exchange.forward = await self.forward(exchange)
         await self.world.compute(partial(learner.unpack, exchange, reply), Work.CODEC)
         began_ns = self.world.now()
         await self.world.compute(lambda: learner.backward(exchange), Work.BACKWARD)
@@ -263,18 +263,11 @@ class Passive(TrainingLoop):
     async def _update_locally(self, exchange: Exchange) -> None:
         """Forward anew with the present weights, then backward with the reply of then."""
         began_ns = self.world.now()
-        forward = await self._forward(exchange)
+        forward = await self.forward(exchange)
         await self.world.compute(
             lambda: self.learner.local_backward(forward, exchange), Work.BACKWARD
         )
         self.view.updated(exchange, began_ns, self.world.now())
-
-    async def _forward(self, exchange: Exchange, stash: bool = False) -> object:
-        began_ns = self.world.now()
-        work = partial(self.learner.forward, exchange.rows, stash)
-        forward = await self.world.compute(work, Work.FORWARD)
-        exchange.forward_ns = self.world.now() - began_ns
-        return forward
 
     async def _answer(self, question: Evaluate) -> None:
         """Evaluation embeddings with the weights of the round that was asked for."""
