@@ -17,6 +17,7 @@ from colonnade.party.world import Over, Regrouped
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Rule
 from colonnade.sim.world import SimulatedWorld, _suspend
+from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Message
 
 TICK_NS = 300 * 10**6
@@ -56,7 +57,7 @@ class LossyWorld(SimulatedWorld):
             # generations of two processes must not overlap, and must grow.
             first=1 + GENERATIONS * self.incarnation,
         )
-        self.ledger.clear()
+        self.ledger.take(Ledger())
         self.inbox.clear()
         self.goodbyes: set[str] = set()
         self.alive = True

@@ -20,7 +20,7 @@ def fingerprint() -> str:
     run = simulate(load("digits", SETS, method="fedbcd"))
     digest = hashlib.sha256(json.dumps([run.history, run.losses, run.summary()]).encode())
     for party in run.parties.values():
-        digest.update(json.dumps([party.ledger, party.spans]).encode())
+        digest.update(json.dumps([party.ledger, list(party.spans)]).encode())
         for weights in (party.weights, party.best_weights):
             for name, tensor in weights.items():
                 digest.update(name.encode() + tensor.numpy().tobytes())

@@ -50,10 +50,10 @@ from colonnade.compress.base import (
     finite_range,
     payload,
     plain,
+    without_importance,
 )
 from colonnade.compress.feedback import error_feedback
 from colonnade.compress.half import Half, half
-from colonnade.compress.importance import goes_by_importance, without_importance
 from colonnade.compress.lattice import Lattice, lattice
 from colonnade.compress.scalar import Scalar, scalar
 from colonnade.compress.schedule import diminishing, steps
@@ -81,7 +81,6 @@ __all__ = [
     "diminishing",
     "error_feedback",
     "finite_range",
-    "goes_by_importance",
     "half",
     "lattice",
     "parse",

@@ -171,6 +171,19 @@ def decode(packed: Packed) -> torch.Tensor:
     return decoder(packed)
 
 
+def without_importance(encoding: Encoding) -> Encoding:
+    """The encoding for tensors of which nobody knows how much each column matters: of embeddings
+    the gradients of the round before tell it, of gradients and of a top model nothing does. An
+    encoding that goes by it says by a method of this name what stands in for it, mostly `plain`.
+
+    >>> from colonnade.compress import parse
+    >>> without_importance(parse("steps:0=topk:4:importance,9=half")).text
+    'steps:0=plain,9=half'
+    """
+    own: Callable[[], Encoding] | None = getattr(encoding, "without_importance", None)
+    return encoding if own is None else own()
+
+
 def width_of(shape: tuple[int, ...]) -> int:
     """How many columns a tensor has: the extent of its last dimension.
 

@@ -23,6 +23,7 @@ from colonnade.compress.base import (
     Occasion,
     Plain,
     decode,
+    without_importance,
 )
 from colonnade.errors import PartyError
 from colonnade.wire.messages import Packed
@@ -42,6 +43,9 @@ class ErrorFeedback:
 
     def encoder(self, key: Key) -> Encoder:
         return _FeedbackEncoder(self.inner.encoder(key), key)
+
+    def without_importance(self) -> Encoding:
+        return error_feedback(without_importance(self.inner))
 
 
 def error_feedback(encoding: Encoding) -> Encoding:

@@ -29,6 +29,7 @@ from colonnade.compress.base import (
     Occasion,
     Parse,
     whole,
+    without_importance,
 )
 from colonnade.compress.lattice import Lattice
 from colonnade.compress.scalar import Scalar
@@ -53,6 +54,9 @@ class Steps:
 
     def encoder(self, key: Key) -> Encoder:
         return _ScheduledEncoder(self, key)
+
+    def without_importance(self) -> Encoding:
+        return steps([(start, without_importance(part)) for start, part in self.parts])
 
 
 def steps(parts: Sequence[tuple[int, Encoding]]) -> Encoding:

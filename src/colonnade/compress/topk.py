@@ -101,6 +101,9 @@ class TopK(Keyed):
             )
         return weight
 
+    def without_importance(self) -> Encoding:
+        return plain() if self.by == "importance" else self
+
     def count(self, width: int) -> int:
         """How many of `width` columns are kept."""
         if isinstance(self.keep, int):

@@ -113,11 +113,14 @@ out of this job'
                 f"policy.peers does not list {strange[0]}, which takes part in the job: "
                 "add it there, or stay out of this job"
             )
-        return (
-            (self._refuse_batches(job.train) if trains else None)
-            or next(filter(None, map(self.refuse, sends)), None)
-            or next(filter(None, map(self.refuse_received, receives)), None)
-        )
+        least, size = self.batch_min or 1, job.train.batch_size
+        if trains and size < least:
+            return (
+                f"policy.batch_min is {least} and train.batch_size {size}: raise the one in the "
+                "job, or lower the other"
+            )
+        refusals = (*map(self.refuse, sends), *map(self.refuse_received, receives))
+        return next(filter(None, refusals), None)
 
     def refuse_data(
         self, train: Train, *, rows: int, rounds: int, width: int, releases: int = 0
@@ -131,11 +134,30 @@ out of this job'
         'policy.rounds_max is 500 and the job has 1840 rounds: shorten the job, or raise \
 policy.rounds_max'
         """
-        return (
-            self._refuse_last_batch(train, rows)
-            or self._refuse_size(width, rounds)
-            or self._refuse_releases(releases)
+        least, last = self.batch_min or 1, rows % train.batch_size
+        limits = (
+            (
+                0 < last < least and not train.drop_last,
+                f"policy.batch_min is {least} and the last batch of an epoch has {last} rows: set "
+                "train.drop_last = true in the job, or lower policy.batch_min",
+            ),
+            (
+                _exceeds(width, self.width_max),
+                f"policy.width_max is {self.width_max} and the embedding is {width} wide: "
+                "choose a model with a narrower one, or raise policy.width_max",
+            ),
+            (
+                _exceeds(rounds, self.rounds_max),
+                f"policy.rounds_max is {self.rounds_max} and the job has {rounds} rounds: "
+                "shorten the job, or raise policy.rounds_max",
+            ),
+            (
+                _exceeds(releases, self.releases_max),
+                f"policy.releases_max is {self.releases_max} and the job needs {releases} batches "
+                "of embeddings: shorten the job, or raise policy.releases_max",
+            ),
         )
+        return next((sentence for refused, sentence in limits if refused), None)
 
     def refuse_ids(self, peer: str, theirs: int, mine: int) -> str | None:
         """Why this party does not look for common ids with another that has so many; None if it
@@ -157,44 +179,9 @@ file'
             return None
         return f"policy.{limit} and {peer} brings {theirs:,} ids: {cure} in the party file"
 
-    def _refuse_size(self, width: int, rounds: int) -> str | None:
-        if self.width_max is not None and width > self.width_max:
-            return (
-                f"policy.width_max is {self.width_max} and the embedding is {width} wide: "
-                "choose a model with a narrower one, or raise policy.width_max"
-            )
-        if self.rounds_max is not None and rounds > self.rounds_max:
-            return (
-                f"policy.rounds_max is {self.rounds_max} and the job has {rounds} rounds: "
-                "shorten the job, or raise policy.rounds_max"
-            )
-        return None
 
-    def _refuse_releases(self, releases: int) -> str | None:
-        if self.releases_max is not None and releases > self.releases_max:
-            return (
-                f"policy.releases_max is {self.releases_max} and the job needs {releases} batches "
-                "of embeddings: shorten the job, or raise policy.releases_max"
-            )
-        return None
-
-    def _refuse_batches(self, train: Train) -> str | None:
-        least = self.batch_min or 1
-        if train.batch_size < least:
-            return (
-                f"policy.batch_min is {least} and train.batch_size {train.batch_size}: "
-                "raise the one in the job, or lower the other"
-            )
-        return None
-
-    def _refuse_last_batch(self, train: Train, rows: int) -> str | None:
-        least, last = self.batch_min or 1, rows % train.batch_size
-        if 0 < last < least and not train.drop_last:
-            return (
-                f"policy.batch_min is {least} and the last batch of an epoch has {last} rows: set "
-                "train.drop_last = true in the job, or lower policy.batch_min"
-            )
-        return None
+def _exceeds(value: int, most: int | None) -> bool:
+    return most is not None and value > most
 
 
 def _refuse(allowed: frozenset[str] | None, field: str, kind: str, done: str) -> str | None:

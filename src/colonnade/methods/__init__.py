@@ -173,8 +173,9 @@ def _without_effect(method: Method) -> Iterator[tuple[bool, str]]:
         "method.window or an overlapping method.local, as in workset:5:5",
     )
     for role in ("gradient", "top"):
+        encoding = getattr(method.compress, role)
         yield (
-            encodings.goes_by_importance(getattr(method.compress, role)),
+            encodings.without_importance(encoding) != encoding,
             f"the importance of columns is known of embeddings only, so compress.{role} would have "
             "no effect: choose another encoding, such as topk:0.25",
         )

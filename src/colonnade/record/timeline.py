@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from colonnade.packed import LongList
 
@@ -12,7 +11,7 @@ Span = tuple[str, int, int]
 """What a party did, from when, until when."""
 
 
-class Timeline:
+class Timeline(LongList[Span]):
     """Spans, 17 bytes each.
 
     >>> timeline = Timeline()
@@ -21,18 +20,18 @@ class Timeline:
     ([('forward', 0, 5)], 5)
     """
 
+    __slots__ = ("_totals",)
+
     def __init__(self) -> None:
-        self._spans: LongList[Span] = LongList("sqq")
+        super().__init__("sqq")
         self._totals: Counter[str] = Counter()
-        self._added = 0
 
     def add(self, kind: str, start_ns: int, end_ns: int) -> None:
         """Something was done."""
         self._totals[kind] += end_ns - start_ns
-        self._spans.append((kind, start_ns, end_ns))
-        self._added += 1
-        if not self._added % PACK_EVERY:
-            self._spans.pack()
+        self.append((kind, start_ns, end_ns))
+        if len(self._recent) >= PACK_EVERY:
+            self.pack()
 
     def total_ns(self, kind: str) -> int:
         """How long all of one kind took."""
@@ -41,12 +40,3 @@ class Timeline:
     def busy_ns(self) -> int:
         """How long everything took but waiting."""
         return self._totals.total() - self.total_ns("wait")
-
-    def __len__(self) -> int:
-        return len(self._spans)
-
-    def __contains__(self, span: object) -> bool:
-        return span in self._spans
-
-    def __iter__(self) -> Iterator[Span]:
-        return iter(self._spans)

@@ -140,7 +140,7 @@ def _clocked(
     simulator = Simulator(job, rules)
     trainings = null_trainings(agreement, sizes, metric, measured)
     status = run_parties(simulator, trainings)
-    return record(agreement, metric, status, simulator, trainings, sizes, {})
+    return record(agreement, metric, status, simulator, trainings, sizes)
 
 
 def null_trainings(

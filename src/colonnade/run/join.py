@@ -19,10 +19,10 @@ from colonnade.party.training import Training
 from colonnade.record.events import Subscriber
 from colonnade.record.party_folder import PartyFolder
 from colonnade.record.private import write_whole
-from colonnade.record.run import PartyRun, Run
+from colonnade.record.run import Run
 from colonnade.run.participation import Participation
 from colonnade.run.releases import Counter, allowance
-from colonnade.run.simulate import with_efforts
+from colonnade.run.simulate import party_run, run_of
 from colonnade.tls.identity import Identity
 from colonnade.tls.keyring import Keyring
 from colonnade.wire.fault import Fault
@@ -65,11 +65,9 @@ class TrainingParticipation(Participation[Outcome]):
         self, me: Participant, folder: PartyFolder, subscribers: Sequence[Subscriber] = ()
     ) -> None:
         self.me = me
-        agreement = me.agreement()
-        same = identity(agreement.terms())
+        self.agreement = me.agreement()
+        same = identity(self.agreement.terms())
         super().__init__(me.job, me.me, me.policy, same, folder, subscribers)
-        self.per_epoch = agreement.plan.per_epoch
-        self.chosen_on = agreement.schedule.chosen_on
         self.run_: Run | None = None
         self.fault: Fault | None = None
 
@@ -108,56 +106,24 @@ class TrainingParticipation(Participation[Outcome]):
 
     def _keep(self, outcome: Outcome) -> None:
         """Keep the result."""
-        me, world, view = self.me, self.world, outcome.view
-        own = PartyRun(
-            fresh=view.fresh,
-            local=view.local,
-            in_flight_max=view.in_flight_max,
-            efforts=view.efforts,
-            actions=view.actions,
-            busy_s=world.timeline.busy_ns() / 1e9,
-            idle_s=world.timeline.total_ns("wait") / 1e9,
-            ledger=world.ledger.entries(),
-            spans=world.timeline,
-            weights=outcome.weights,
-            best_weights=outcome.best_weights,
-            preprocessing=me.data.columns.preprocessing,
-            classes=() if me.data.labels is None else me.data.labels.names,
-        )
+        me, view = self.me, outcome.view
+        own = party_run(outcome, self.world, me)
         facts: dict[str, Any] = {
             "party": me.me,
             "role": me.job.parties[me.me].role,
             "status": outcome.reason,
             "rounds": view.round,
-            "per_epoch": self.per_epoch,
+            "per_epoch": self.agreement.plan.per_epoch,
             "time_s": view.finished_ns / 1e9,
             "refusals": self.detector.refusals,
         }
         if me.leads:
-            self.run_ = self._run(outcome, own)
+            job, parts = public_job(me.job), ({me.me: outcome}, {me.me: own})
+            self.run_ = run_of(job, self.agreement, me.metrics[0], *parts)
             self.run_.save_history(self.folder.path)
             summary = msgspec.json.format(msgspec.json.encode(self.run_.summary()), indent=1)
             write_whole(self.folder.path / "summary.json", summary.decode() + "\n")
         self.folder.save(own, facts)
-
-    def _run(self, outcome: Outcome, own: PartyRun) -> Run:
-        history = outcome.history
-        assert history is not None
-        return Run(
-            job=public_job(self.me.job),
-            composition=self.me.method.composition(),
-            metric=self.me.metrics[0],
-            status=outcome.reason,
-            rounds=outcome.view.round,
-            per_epoch=self.per_epoch,
-            time_s=outcome.view.finished_ns / 1e9,
-            history=history.evaluations,
-            test=history.test,
-            chosen_on=self.chosen_on,
-            losses=with_efforts(history.rounds, {self.me.me: outcome.view.efforts}),
-            sizes=None,
-            parties={self.me.me: own},
-        )
 
 
 __all__ = ["Joined", "TrainingParticipation", "take_part"]

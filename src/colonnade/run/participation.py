@@ -22,7 +22,6 @@ from colonnade.party.program import Program
 from colonnade.party.session import run_session
 from colonnade.party.world import Over
 from colonnade.record.chain import Chain, reconcile
-from colonnade.record.checkpoints import FileStore
 from colonnade.record.events import Event, Finished, Resumed, Started, Subscriber
 from colonnade.record.party_folder import PartyFolder
 from colonnade.record.private import write_whole
@@ -63,9 +62,9 @@ class Participation(ABC, Generic[Result]):
         self.chain = Chain.open(folder.chain, me, same, wall_ns())
         elapsed_ns = max(0, wall_ns() - folder.remember("started_ns", wall_ns()))
         self.detector = FailureDetector(self._timeouts(), me, subscribers, self.chain, elapsed_ns)
-        kept = FileStore(folder.checkpoints, me, same, keep or job.recovery.keep)
+        whose = folder.checkpoints, me, same, keep or job.recovery.keep
         forgives = job.recovery.on_disk_fault == "go_on"
-        self.store = NotedStore(kept, self.detector, self.chain, forgives, tells_saved)
+        self.store = NotedStore(*whose, self.detector, self.chain, forgives, tells_saved)
         self._has_begun = False
         write_whole(folder.path / "job.toml", dumps(public_job(job)))
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -13,6 +14,8 @@ from torch import nn
 from colonnade.data.vertical import VerticalData
 from colonnade.job.records import Job
 from colonnade.learn.agreement import Agreement
+from colonnade.learn.participant import Participant
+from colonnade.party.outcome import Outcome
 from colonnade.party.session import run_session
 from colonnade.party.training import Training
 from colonnade.policies.view import Effort
@@ -26,6 +29,10 @@ from colonnade.run.arguments import as_job, check_training
 from colonnade.run.setup import Parties, active_of, prepare, remarks, sizes_of, widths_of
 from colonnade.sim.kernel import Interrupted, Simulator
 from colonnade.sim.links import Rule
+from colonnade.sim.world import SimulatedWorld
+
+if TYPE_CHECKING:
+    from colonnade.net.world import NetworkWorld
 
 Trainings = Mapping[str, Training]
 """Every party's part in a training."""
@@ -90,7 +97,6 @@ def simulate_prepared(
     """Train a job whose data is read and whose models are built; see `simulate`. Parties with a
     store keep checkpoints there, and go on from those that they find."""
     active = active_of(parties)
-    assert active.data.labels is not None
     agreement = active.agreement(widths_of(parties))
     simulator = Simulator(active.job, rules, subscribers=observers)
     trainings = {
@@ -98,17 +104,8 @@ def simulate_prepared(
     }
     with _torch_threads(threads):
         status = run_parties(simulator, trainings, should_stop)
-    preprocessing = {name: party.data.columns.preprocessing for name, party in parties.items()}
-    return record(
-        agreement,
-        active.metrics[0],
-        status,
-        simulator,
-        trainings,
-        sizes_of(parties),
-        preprocessing,
-        active.data.labels.names,
-    )
+    sizes = sizes_of(parties)
+    return record(agreement, active.metrics[0], status, simulator, trainings, sizes, parties)
 
 
 @contextmanager
@@ -147,47 +144,66 @@ def record(
     simulator: Simulator,
     trainings: Trainings,
     sizes: Sizes,
-    preprocessing: Mapping[str, str | None],
-    classes: tuple[str, ...] = (),
+    ready: Parties | None = None,
 ) -> Run:
-    """What the parties have at this instant, as a run."""
-    job = agreement.job
+    """What the parties have at this instant, as a run; `ready` are those that have data."""
     outcomes = {name: own.outcome(status) for name, own in trainings.items()}
-    history = outcomes[job.active].history
+    parties = {
+        name: party_run(outcome, simulator.worlds[name], (ready or {}).get(name))
+        for name, outcome in outcomes.items()
+    }
+    return run_of(agreement.job, agreement, metric, outcomes, parties, sizes)
+
+
+def party_run(
+    outcome: Outcome, world: SimulatedWorld | NetworkWorld, me: Participant | None
+) -> PartyRun:
+    """What a party has at the end, and what it cost."""
+    view, data = outcome.view, None if me is None else me.data
+    return PartyRun(
+        fresh=view.fresh,
+        local=view.local,
+        in_flight_max=view.in_flight_max,
+        efforts=view.efforts,
+        actions=view.actions,
+        busy_s=world.timeline.busy_ns() / 1e9,
+        idle_s=world.timeline.total_ns("wait") / 1e9,
+        ledger=world.ledger.entries(),
+        spans=world.timeline,
+        weights=outcome.weights,
+        best_weights=outcome.best_weights,
+        preprocessing=None if data is None else data.columns.preprocessing,
+        classes=() if data is None or data.labels is None else data.labels.names,
+    )
+
+
+def run_of(
+    job: Job,
+    agreement: Agreement,
+    metric: Metric,
+    outcomes: Mapping[str, Outcome],
+    parties: dict[str, PartyRun],
+    sizes: Sizes | None = None,
+) -> Run:
+    """A run from what those parties have whose outcomes are known, the active one among them."""
+    active = outcomes[job.active]
+    history = active.history
     assert history is not None
+    efforts = {name: outcome.view.efforts for name, outcome in outcomes.items()}
     return Run(
         job=job,
         composition=agreement.method.composition(),
         metric=metric,
-        status=status,
-        rounds=outcomes[job.active].view.round,
+        status=active.reason,
+        rounds=active.view.round,
         per_epoch=agreement.plan.per_epoch,
         time_s=max(outcome.view.finished_ns for outcome in outcomes.values()) / 1e9,
         history=history.evaluations,
         test=history.test,
         chosen_on=agreement.schedule.chosen_on,
-        losses=with_efforts(
-            history.rounds, {name: outcome.view.efforts for name, outcome in outcomes.items()}
-        ),
+        losses=with_efforts(history.rounds, efforts),
         sizes=sizes,
-        parties={
-            name: PartyRun(
-                fresh=outcome.view.fresh,
-                local=outcome.view.local,
-                in_flight_max=outcome.view.in_flight_max,
-                efforts=outcome.view.efforts,
-                actions=outcome.view.actions,
-                busy_s=simulator.worlds[name].busy_ns / 1e9,
-                idle_s=simulator.worlds[name].idle_ns / 1e9,
-                ledger=simulator.worlds[name].ledger.entries(),
-                spans=simulator.worlds[name].spans,
-                weights=outcome.weights,
-                best_weights=outcome.best_weights,
-                preprocessing=preprocessing.get(name),
-                classes=classes if name == job.active else (),
-            )
-            for name, outcome in outcomes.items()
-        },
+        parties=parties,
     )
 
 

@@ -4,6 +4,7 @@ noted."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from colonnade.net.detector import FailureDetector
 from colonnade.net.world import NetworkWorld
@@ -16,30 +17,33 @@ from colonnade.run.releases import Counter
 from colonnade.wire.messages import Message
 
 
-class NotedStore:
+class NotedStore(FileStore):
     """Checkpoints in files, each noted in the ledger; a fault of the disk is said, and the party
     goes on without, unless the job says otherwise."""
 
     def __init__(
         self,
-        store: FileStore,
+        folder: Path,
+        party: str,
+        digest: str,
+        keep: int,
         detector: FailureDetector,
         chain: Chain,
         forgives: bool,
         tells: bool = True,
     ) -> None:
-        self._store = store
+        super().__init__(folder, party, digest, keep)
         self._detector = detector
         self._chain = chain
         self._forgives = forgives
         self._tells = tells
-        for fault in store.faults:
+        for fault in self.faults:
             detector.note(fault)
 
     def save(self, round: int, tree: Tree) -> None:
         """Save, and let the ledger know."""
         try:
-            self._store.save(round, tree)
+            super().save(round, tree)
         except CheckpointError as error:
             if not self._forgives:
                 raise
@@ -49,21 +53,11 @@ class NotedStore:
             self._detector.tell(Saved(self._detector.me, self._detector.time_ns(), round))
         self._chain.sync()
 
-    def load(self, round: int) -> Tree:
-        return self._store.load(round)
-
-    @property
-    def run(self) -> str:
-        return self._store.run
-
-    def marks(self) -> dict[int, str]:
-        return self._store.marks()
-
     def begin(self, run: str, attempt: str, start: int) -> None:
         """Go on from one of them; the ledger tells which run it is."""
         if run != self.run:
             self._detector.note(f"takes part in the run {run[:12]}")
-        self._store.begin(run, attempt, start)
+        super().begin(run, attempt, start)
 
 
 class PartyWorld(NetworkWorld):

@@ -13,6 +13,7 @@ from colonnade.errors import BreachError, PartyError
 from colonnade.job.records import Costs
 from colonnade.party.world import NAMES, UNCHARGED, Work
 from colonnade.record.events import Event, Worked
+from colonnade.record.timeline import Timeline
 from colonnade.sim.links import Trace
 from colonnade.units import duration_ns
 from colonnade.wire.codec import Codec
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Frame = tuple[str, bytearray]
-Span = tuple[str, int, int]
-"""What a party did, its start and its end."""
 
 MEASURED = -1
 """Stands for a cost that is the measured duration of the work."""
@@ -44,9 +43,7 @@ class SimulatedWorld:
         self.peers = peers
         self.ledger = Ledger()
         self.stopping: str | None = None
-        self.spans: list[Span] = []
-        self.busy_ns = 0
-        self.idle_ns = 0
+        self.timeline = Timeline()
         self.inbox: deque[Frame] = deque()
         self.blocked = False
         self.wake = 0
@@ -151,8 +148,7 @@ class SimulatedWorld:
         else:
             ns = cost if isinstance(cost, int) else cost.at(start)
         if ns:
-            self.busy_ns += ns
-            self.spans.append((NAMES[kind], start, start + ns))
+            self.timeline.add(NAMES[kind], start, start + ns)
             if self._kernel.subscribers:
                 self.tell(Worked(self.me, start, NAMES[kind], start + ns))
             if not self._kernel.jump(start + ns):
@@ -179,8 +175,7 @@ class SimulatedWorld:
         self.waiting = None
         now_ns = self._kernel.now_ns
         if now_ns > since and not self._off_clock:
-            self.idle_ns += now_ns - since
-            self.spans.append(("wait", since, now_ns))
+            self.timeline.add("wait", since, now_ns)
 
 
 def _read_costs(costs: Costs) -> list[int | Trace]:

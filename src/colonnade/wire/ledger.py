@@ -48,10 +48,6 @@ class Ledger:
         tally[1] += size
         self._last_size = size
 
-    def clear(self) -> None:
-        """Begin again with nothing counted."""
-        self.take(Ledger())
-
     def copy(self) -> Ledger:
         """The same counts."""
         other = Ledger()
