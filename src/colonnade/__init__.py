@@ -48,44 +48,29 @@ if TYPE_CHECKING:
     from colonnade.run.sweep import sweep as sweep
 
 # No module may be called like a public name: importing it would put the module in its place.
-_HOME = {
-    "ColonnadeError": "errors",
-    "Comparison": "run.compare",
-    "Compute": "job.records",
-    "Costs": "job.records",
-    "DataError": "errors",
-    "DeadlockError": "errors",
-    "FailedError": "errors",
-    "Job": "job.records",
-    "JobError": "errors",
-    "Limits": "job.records",
-    "Link": "job.records",
-    "Method": "methods.method",
-    "Network": "job.records",
-    "Party": "job.records",
-    "PartyError": "errors",
-    "Recovery": "job.records",
-    "RequestError": "errors",
-    "Run": "record.run",
-    "Sweep": "run.sweep",
-    "Timeouts": "job.records",
-    "Top": "job.records",
-    "Train": "job.records",
-    "VerticalData": "data.vertical",
-    "WireError": "errors",
-    "compare": "run.compare",
-    "extension": "plugins",
-    "fedbcd": "methods.fedbcd",
-    "fedsgd": "methods.fedsgd",
-    "launch": "run.launch",
-    "load": "job",
-    "reclock": "run.clock",
-    "simulate": "run.simulate",
-    "simulate_clock": "run.clock",
-    "sweep": "run.sweep",
-    "vertical": "data.vertical",
-    "with_sets": "job",
+_NAMES = {
+    "data.vertical": ("VerticalData", "vertical"),
+    "errors": (
+        *("ColonnadeError", "DataError", "DeadlockError", "FailedError", "JobError", "PartyError"),
+        *("RequestError", "WireError"),
+    ),
+    "job": ("load", "with_sets"),
+    "job.records": (
+        *("Compute", "Costs", "Job", "Limits", "Link", "Network", "Party", "Recovery", "Timeouts"),
+        *("Top", "Train"),
+    ),
+    "methods.fedbcd": ("fedbcd",),
+    "methods.fedsgd": ("fedsgd",),
+    "methods.method": ("Method",),
+    "plugins": ("extension",),
+    "record.run": ("Run",),
+    "run.clock": ("reclock", "simulate_clock"),
+    "run.compare": ("Comparison", "compare"),
+    "run.launch": ("launch",),
+    "run.simulate": ("simulate",),
+    "run.sweep": ("Sweep", "sweep"),
 }
+_HOME = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = sorted(_HOME)
 

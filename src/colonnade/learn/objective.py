@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Literal
 
@@ -22,6 +22,13 @@ FITS: dict[str, tuple[Task, ...]] = {
     "mse": ("regression",),
     "l1": ("regression",),
     "huber": ("regression",),
+}
+LOSSES: dict[str, Callable[..., torch.Tensor]] = {
+    "bce": F.binary_cross_entropy_with_logits,
+    "cross_entropy": F.cross_entropy,
+    "mse": F.mse_loss,
+    "l1": F.l1_loss,
+    "huber": F.huber_loss,
 }
 DEFAULT: dict[Task, str] = {"binary": "bce", "multiclass": "cross_entropy", "regression": "mse"}
 
@@ -92,18 +99,9 @@ class Objective:
         return losses.mean() if weights is None else (losses * weights).sum() / weights.sum()
 
     def _loss(self, prediction: torch.Tensor, labels: torch.Tensor, how: str) -> torch.Tensor:
-        if self.name == "cross_entropy":
-            return F.cross_entropy(prediction, labels, reduction=how)
-        if self.name == "bce":
-            pos_weight = None if self.pos_weight is None else self.pos_weight.to(prediction)
-            return F.binary_cross_entropy_with_logits(
-                prediction, labels, reduction=how, pos_weight=pos_weight
-            )
-        if self.name == "mse":
-            return F.mse_loss(prediction, labels, reduction=how)
-        if self.name == "l1":
-            return F.l1_loss(prediction, labels, reduction=how)
-        return F.huber_loss(prediction, labels, reduction=how)
+        weight = self.pos_weight
+        options = {} if weight is None else {"pos_weight": weight.to(prediction)}
+        return LOSSES[self.name](prediction, labels, reduction=how, **options)
 
 
 def _class_weights(

@@ -236,17 +236,15 @@ def _row(label: str, trials: Sequence[Trial], first: Sequence[Trial]) -> dict[st
     good = {trial.job.seed: trial.summary for trial in trials if trial.summary and not trial.bad}
     summaries = list(good.values())
     reached = _times(trials)
+    nothing: dict[str, Any] = {"metric": {"name": None, "chosen_on": None}, "clock": "virtual"}
+    some = next((trial.summary for trial in trials if trial.summary), nothing)
     row: dict[str, Any] = {
         "method": label,
         "runs": len(trials),
         "failed": len(trials) - len(good),
-        "metric": next(
-            (trial.summary["metric"]["name"] for trial in trials if trial.summary), None
-        ),
-        "chosen_on": next(
-            (trial.summary["metric"]["chosen_on"] for trial in trials if trial.summary), None
-        ),
-        "clock": next((trial.summary["clock"] for trial in trials if trial.summary), "virtual"),
+        "metric": some["metric"]["name"],
+        "chosen_on": some["metric"]["chosen_on"],
+        "clock": some["clock"],
         "target": trials[0].job.train.target,
         "reached": len(reached),
     }

@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from colonnade import methods
 from colonnade.errors import FailedError, JobError, RequestError
 from colonnade.job.files import to_tables, with_sets
@@ -131,17 +133,9 @@ class Sweep:
                 f"there is no finished sweep in {folder}: make one with colonnade sweep --out"
             )
         try:
-            points = [
-                Point(
-                    row["settings"],
-                    row["method"],
-                    row["composition"],
-                    {int(seed): run for seed, run in row["runs"].items()},
-                )
-                for row in tables["points"]
-            ]
+            points = msgspec.convert(tables["points"], list[Point], str_keys=True)
             found = cls(tables["job"], points, Path(folder), tables["reused"])
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, msgspec.ValidationError):
             raise RequestError(f"{path} is damaged: make the sweep again") from None
         for point in points:
             check_allowed(_outside(point.settings), allow)
