@@ -23,6 +23,7 @@ from colonnade.errors import JobError, RequestError
 Kind = Literal["method", "model", "top", "encoding"]
 _KINDS = {"method": "method", "model": "model", "top": "top model", "encoding": "encoding"}
 _MARK = "__colonnade__"
+_TRUTH = {"true": True, "false": False}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -123,15 +124,11 @@ def call(function: Callable[..., Any], name: str, words: Sequence[str]) -> Any:
 
 
 def _read(value: str, hint: Any, what: str) -> Any:
-    readers: dict[Any, Callable[[str], Any]] = {int: int, float: float, bool: _truth}
+    readers: dict[Any, Callable[[str], Any]] = {int: int, float: float, bool: _TRUTH.__getitem__}
     try:
         return readers.get(hint, str)(value)
     except (ValueError, KeyError):
         raise JobError(f"{what} is '{value}': it must be of type {hint.__name__}") from None
-
-
-def _truth(value: str) -> bool:
-    return {"true": True, "false": False}[value]
 
 
 def check_allowed(names: Mapping[str, str], allow: Collection[str]) -> None:

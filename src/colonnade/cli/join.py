@@ -190,7 +190,7 @@ def _take_part(
 
     from colonnade.net.link import Emulation
     from colonnade.record.party_folder import PartyFolder, set_aside
-    from colonnade.run.join import Joined, take_part
+    from colonnade.run.join import Joined, TrainingParticipation
     from colonnade.run.workers import start_group
 
     torch.set_num_threads(threads)
@@ -207,7 +207,7 @@ def _take_part(
                 screen.stderr().print(f"this job is complete; its result is in {folder.path}")
                 return Joined("complete", folder.path, folder.rounds)
             with _told(party, reporter(folder)) as told:
-                return take_part(party, address, keyring, folder, line, [told])
+                return TrainingParticipation(party, folder, [told]).run(address, keyring, line)
 
 
 def _ready(process: PartyProcess, file: PartyFile, folder: PartyFolder) -> Participant | None:

@@ -122,10 +122,6 @@ def diminishing(
     return first if first.bits == first.BITS_MAX else Diminishing(first)
 
 
-def _read_steps(rest: str, parse: Parse) -> Encoding:
-    return steps([_step(part, parse) for part in rest.split(",")])
-
-
 def _step(text: str, parse: Parse) -> tuple[int, Encoding]:
     start, equals, encoding = text.partition("=")
     if not equals:
@@ -143,7 +139,7 @@ def _read_diminishing(text: str, parse: Parse) -> Encoding:
     return diminishing(type(first), first.bits, first.scale, first.dither)
 
 
-ENCODINGS["steps"] = _read_steps
+ENCODINGS["steps"] = lambda rest, parse: steps([_step(part, parse) for part in rest.split(",")])
 WRAPPERS["diminishing"] = _read_diminishing
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -162,12 +162,8 @@ def convert(plain: Mapping[str, Any], record: type[R], whole: str) -> R:
         raise JobError(_sentence(str(error), record, whole)) from None
 
 
-def _fields_at(root: type[Record], at: str) -> Iterable[str]:
-    """The field names of the record at a path like `train` or `parties[...]`."""
-    return tuple(_record_at(root, at).__struct_fields__)
-
-
 def _record_at(root: type[Record], at: str) -> type[Record]:
+    """The record at a path like `train` or `parties[...]`."""
     record: Any = root
     for step in re.findall(r"[A-Za-z_]+|\[\.\.\.\]", at):
         hint = get_type_hints(record).get(step) if step != "[...]" else None
@@ -193,7 +189,7 @@ def _sentence(message: str, root: type[Record], whole: str) -> str:
         at = unknown["at"] or ""
         where = f" in [{at.replace('[...]', '.*')}]" if at else ""
         key = unknown["key"]
-        return f"unknown key '{key}'{where}: {nearest(key, _fields_at(root, at))}"
+        return f"unknown key '{key}'{where}: {nearest(key, _record_at(root, at).__struct_fields__)}"
     match = _AT.match(message)
     assert match is not None
     choices = _CHOICE.match(match["what"])

@@ -228,13 +228,9 @@ class ProcessGroup:
                 self._store.set(f"ended/{self.rank}", f"{type(error).__name__}: {error}"[:1000])
                 self._store.compare_set("first", "", str(self.rank))
             if _is_connection_error(error):
-                raise FailedError(
-                    self._lost_connection() if self.rank else self._explain_failure()
-                ) from error
+                lost = f"rank {self.rank} of this party lost the others: see what rank 0 says"
+                raise FailedError(lost if self.rank else self._explain_failure()) from error
             raise
-
-    def _lost_connection(self) -> str:
-        return f"rank {self.rank} of this party lost the others: see what rank 0 says"
 
     def _explain_failure(self) -> str:
         """At rank 0: who broke the connection, as far as it can be told."""

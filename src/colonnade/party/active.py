@@ -239,7 +239,7 @@ class Active(ActiveWork):
         elif (
             self.inbox
             and not over
-            and self._ripe()
+            and not self.evaluations.full
             and (turn := self.method.quorum.turn(view)) is not None
         ):
             await self._aggregate(*turn)
@@ -253,10 +253,6 @@ class Active(ActiveWork):
                 self.method.window.on_first_idle(view)
             self.take(await self.world.receive(waiting_for=self.waiting_for))
         return False
-
-    def _ripe(self) -> bool:
-        """Whether something may be aggregated: nothing while too many evaluations are open."""
-        return not self.evaluations.full
 
     async def _aggregate(self, round: int, peers: tuple[str, ...]) -> None:
         """The embeddings of a turn are here: loss, replies, and the fresh update."""

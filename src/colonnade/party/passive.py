@@ -175,7 +175,11 @@ class Passive(TrainingLoop):
                 await self._refill_window()
             await self._send_next()
             view.sent_since_fresh = True
-        elif self._fills() and (exchange := self.method.local.next(view)) is not None:
+        elif (
+            self.finish is None
+            and not self.holds
+            and (exchange := self.method.local.next(view)) is not None
+        ):
             await self._update_locally(exchange)
         else:
             if self.learner.prefetches and self._may_send():
@@ -216,9 +220,6 @@ class Passive(TrainingLoop):
         self.refills = False
         for _ in range(min(self.view.window.size, self._limit() - self.view.sent) - 1):
             await self._send_next()
-
-    def _fills(self) -> bool:
-        return self.finish is None and not self.holds
 
     def _close_round(self) -> None:
         """The updates that hold on a round are done."""

@@ -17,7 +17,6 @@ from colonnade.errors import BreachError, PartyError
 from colonnade.party.handshake import hear, introduce, welcome
 from colonnade.party.program import Program
 from colonnade.party.world import Regrouped, Work, World
-from colonnade.record.checkpoints import Store
 from colonnade.record.lineage import newest_common
 from colonnade.wire.messages import Barrier, Hello, Welcome
 
@@ -81,8 +80,8 @@ async def _shake_hands(world: World, program: Program) -> None:
         answer = await introduce(world, hello, program.terms)
         await _begin(world, program, answer)
     world.agree(answer.start)
-    if program.store is not None and answer.start:
-        await world.compute(partial(_restore, program, program.store), Work.SAVE)
+    if (store := program.store) is not None and answer.start:
+        await world.compute(lambda: program.restore(store.load(answer.start)), Work.SAVE)
 
 
 async def _go_on(world: World, program: Program, done: int) -> None:
@@ -114,7 +113,3 @@ async def _begin(world: World, program: Program, answer: Welcome) -> None:
     if program.store is not None:
         begin = partial(program.store.begin, answer.run, answer.attempt, answer.start)
         await world.compute(begin, Work.SAVE)
-
-
-def _restore(program: Program, store: Store) -> None:
-    program.restore(store.load(program.start))

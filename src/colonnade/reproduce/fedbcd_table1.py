@@ -20,7 +20,7 @@ from colonnade.job.files import load
 from colonnade.job.records import Job
 from colonnade.record.table import show_found
 from colonnade.reproduce import Reproduction, Say
-from colonnade.run.compare import Comparison, compare
+from colonnade.run.compare import compare
 
 PAPER = {
     ("parallel", 1): 46,
@@ -101,15 +101,12 @@ def _rounds(
     methods = [
         {"name": "fedbcd", "updates": q, "order": order, "decay": decay} for order, q in cases
     ]
-    comparison = compare(_job(rate), methods, seeds, out=out)
-    return dict(zip(cases, _by_method(comparison), strict=True))
-
-
-def _by_method(comparison: Comparison) -> list[list[int | None]]:
-    return [
+    by_method = compare(_job(rate), methods, seeds, out=out).methods().values()
+    rounds = [
         [trial.summary["rounds_to_target"] if trial.summary else None for trial in trials]
-        for trials in comparison.methods().values()
+        for trials in by_method
     ]
+    return dict(zip(cases, rounds, strict=True))
 
 
 def _table(

@@ -45,19 +45,6 @@ class Joined:
     """What was wrong, where it diverged."""
 
 
-def take_part(
-    me: Participant,
-    address: Address,
-    identity: Keyring | Identity,
-    folder: PartyFolder,
-    emulation: Emulation | None = None,
-    subscribers: Sequence[Subscriber] = (),
-) -> Joined:
-    """Take part in a job; returns when it is over for everybody. The subscribers are told what
-    happens."""
-    return TrainingParticipation(me, folder, subscribers).run(address, identity, emulation)
-
-
 class TrainingParticipation(Participation[Outcome]):
     """One process of a party that trains."""
 
@@ -74,7 +61,7 @@ class TrainingParticipation(Participation[Outcome]):
     def run(
         self, address: Address, identity: Keyring | Identity, emulation: Emulation | None
     ) -> Joined:
-        """Connect, train and keep the result."""
+        """Take part in the job, and return when it is over for everybody."""
         status, differences = self.take_part(address, identity, emulation)
         loop = self.training.loop
         rounds = self.folder.rounds if loop is None else loop.view.round
@@ -124,6 +111,3 @@ class TrainingParticipation(Participation[Outcome]):
             summary = msgspec.json.format(msgspec.json.encode(self.run_.summary()), indent=1)
             write_whole(self.folder.path / "summary.json", summary.decode() + "\n")
         self.folder.save(own, facts)
-
-
-__all__ = ["Joined", "TrainingParticipation", "take_part"]

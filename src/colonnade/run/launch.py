@@ -161,16 +161,14 @@ class _Launched:
                 for said in children.listen(LISTEN_S):
                     self._hear(said)
                 ended = [name for name in before if name not in children.running]
-                self.failed += [name for name in ended if not self._has_done(name)]
+                folders = {name: own_folder(self.folder, name) for name in ended}
+                self.failed += [name for name in ended if not is_complete(folders[name])]
                 if self.should_stop is not None and self.should_stop():
                     self._stop(children)
                 if any(self._is_over(name, children) for name in self.failed):
                     break
             if self.failed and not finished(self.folder, self.job):
                 self._judge(children)
-
-    def _has_done(self, name: str) -> bool:
-        return is_complete(own_folder(self.folder, name))
 
     def _hear(self, said: Said) -> None:
         if said.is_error:
