@@ -10,9 +10,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from heapq import heappush
 from typing import Any
 
+from colonnade.errors import DeadlockError
 from colonnade.job.records import Job
 from colonnade.net.roster import Roster
-from colonnade.net.session import Kind, Segment, Session
+from colonnade.net.session import Frame, Kind, Segment, Session
 from colonnade.party.world import Over, Regrouped
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Rule
@@ -31,6 +32,17 @@ GENERATIONS = 1000
 """More generations than an active party ever begins before it crashes."""
 
 
+class OrderedRoster(Roster):
+    """Incarnations and first generations grow with every start, so that a late segment of an
+    earlier process is recognised, which a connection never delivers."""
+
+    def take(self, sender: str, segment: Segment) -> tuple[list[Frame], Sequence[Segment]]:
+        join = segment.kind == Kind.JOIN and segment.number < self.peers[sender].incarnation
+        if join or (segment.kind == Kind.OPEN and segment.acknowledged < self.first):
+            return [], ()
+        return super().take(sender, segment)
+
+
 class LossyWorld(SimulatedWorld):
     """One party's view of the simulation, behind sessions."""
 
@@ -47,7 +59,7 @@ class LossyWorld(SimulatedWorld):
     def up(self) -> None:
         """Start a process, which knows nothing of an earlier one."""
         self.incarnation += 1
-        self.roster = Roster(
+        self.roster = OrderedRoster(
             self.peers,
             leads=self.rank == 0,
             open_session=lambda generation: Session(generation),
@@ -247,9 +259,13 @@ async def _down() -> None:
 class LossySimulator(Simulator):
     """A simulator of parties behind sessions, which may crash and come back."""
 
-    def __init__(self, job: Job, rules: Sequence[Rule] = (), until_ns: int | None = None) -> None:
-        super().__init__(job, rules, LossyWorld, until_ns)
+    def __init__(self, job: Job, rules: Sequence[Rule] = (), *, until_ns: int) -> None:
+        super().__init__(job, rules, LossyWorld)
         self._crashed: set[str] = set()
+        self.call_at(until_ns, self._give_up)
+
+    def _give_up(self) -> None:
+        raise DeadlockError(self._deadlock(set(self._programs)))
 
     def call_at(self, ns: int, action: Callable[[], None]) -> None:
         """Schedule an action."""

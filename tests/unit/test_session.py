@@ -189,8 +189,8 @@ def test_a_large_frame_grows_as_it_comes(data, chunk):
 
 def rosters(incarnation=5, first=1):
     regroups = []
-    active = Roster(["b", "c"], True, Session, regroups.append, ordered=False, first=first)
-    passive = Roster(["a"], False, Session, regroups.append, incarnation, ordered=False)
+    active = Roster(["b", "c"], True, Session, regroups.append, first=first)
+    passive = Roster(["a"], False, Session, regroups.append, incarnation)
     return active, passive, regroups
 
 

@@ -87,7 +87,6 @@ class Connections:
             self._open_session,
             self._regroup,
             incarnation,
-            ordered=False,
             first=generation,
         )
 

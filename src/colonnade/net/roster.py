@@ -50,7 +50,6 @@ class Roster:
         open_session: OPEN_SESSION,
         on_regroup: Callable[[str], None],
         incarnation: int = 0,
-        ordered: bool = True,
         first: int = 1,
     ) -> None:
         self.leads = leads
@@ -62,10 +61,6 @@ class Roster:
         """Whether the parties have begun more than once, as far as this party knows."""
         self.incarnation = incarnation
         self.peers = {name: Peer(name) for name in peers}
-        self._ordered = ordered
-        """Whether incarnations and first generations grow with every start, so that a late segment
-        of an earlier process is recognised. Connections come one after another and deliver nothing
-        late: there any other number is a new process."""
         self._open_session = open_session
         self._on_regroup = on_regroup
 
@@ -106,9 +101,6 @@ class Roster:
         # about them can be neither checked nor harmful.
         if first == self.first and not first <= generation <= self.generation:
             raise WireError(f"a JOIN of generation {generation}, which nobody has begun")
-        # A JOIN of an earlier process of the peer, overtaken by that of a later one.
-        if self._ordered and number < peer.incarnation:
-            return ()
         # A session with another incarnation: that process, and what it had received, is gone. The
         # same incarnation only reconnects, or repeats a JOIN whose answer was lost.
         lost = number != peer.incarnation and peer.session is not None
@@ -157,7 +149,6 @@ class Roster:
             self._on_regroup(f"{peer.name} calls all together")
 
     def _is_new(self, opened: Segment) -> bool:
-        first, generation = opened.acknowledged, opened.generation
-        if first == self.first:
-            return generation > self.generation
-        return first > self.first or not self._ordered
+        # Connections come one after another and deliver nothing late: any other first generation is
+        # that of a new process.
+        return opened.acknowledged != self.first or opened.generation > self.generation

@@ -23,7 +23,6 @@ from colonnade.units import show_seconds
 
 T = TypeVar("T")
 
-FOREVER_NS = 1 << 62
 OVERFLOW = 16
 """How many times over its bound an inbox may grow while its party is blocked in a send."""
 
@@ -96,12 +95,9 @@ class Simulator:
         job: Job,
         rules: Sequence[Rule] = (),
         world: type[SimulatedWorld] = SimulatedWorld,
-        until_ns: int | None = None,
         subscribers: Sequence[Subscriber] = (),
     ) -> None:
         self.job = job
-        self.until_ns = FOREVER_NS if until_ns is None else until_ns
-        """When an unfinished run is given up."""
         self.subscribers = subscribers
         self.now_ns = 0
         self.events = 0
@@ -142,7 +138,7 @@ class Simulator:
         The running party may then go on at once: it would have been the next to be woken. This
         saves a trip through the heap, and changes no result.
         """
-        if ns > self.until_ns or (self._heap and self._heap[0][0] <= ns):
+        if self._heap and self._heap[0][0] <= ns:
             return False
         self.now_ns = ns
         return True
@@ -179,7 +175,7 @@ class Simulator:
             for name in programs:
                 self.wake_at(0, self.worlds[name])
             while running:
-                if not heap or heap[0][0] > self.until_ns:
+                if not heap:
                     raise DeadlockError(self._deadlock(set(running)))
                 if should_stop is not None and should_stop():
                     raise Interrupted
