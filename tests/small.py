@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
 
-from colonnade.testing.small import Small, small, with_network
+from colonnade.testing import small as bare
+from colonnade.testing.small import with_network
 
 __all__ = ["Small", "apart", "small", "with_network"]
+
+
+class Small(bare.Small):
+    """A job with data and ready-made modules, and what is in the data."""
+
+    @property
+    def parties(self) -> list[str]:
+        return list(self.job.parties)
+
+    def x(self, name: str) -> torch.Tensor:
+        """A party's columns of the training rows."""
+        return torch.as_tensor(self.data.features[name].train)
+
+    def y(self) -> torch.Tensor:
+        """The labels of the training rows, as a column."""
+        return torch.as_tensor(self.data.labels.train, dtype=torch.float64).view(-1, 1)
+
+    def has_features(self, name: str) -> bool:
+        return self.data.features[name].train is not None
+
+
+def small(*args: Any, **options: Any) -> Small:
+    """The small training of `colonnade.testing`."""
+    return Small(**vars(bare.small(*args, **options)))
 
 
 def apart(run_weights: dict[str, dict[str, torch.Tensor]], modules: dict[str, nn.Module],

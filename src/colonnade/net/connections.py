@@ -15,6 +15,7 @@ from colonnade.net.detector import FailureDetector
 from colonnade.net.link import Connection, Emulation, Stream
 from colonnade.net.roster import Roster
 from colonnade.net.session import ACK_EVERY_FRAMES, Frame, Kind, Segment, Session
+from colonnade.record.events import Disconnected, PeerFailed
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Message
 
@@ -147,7 +148,7 @@ class Connections:
                 # caller, which knows how.
                 reader.result()
             elif writer.done() and writer.exception() is not None:
-                self.detector.broke(peer, _cause(writer))
+                self.detector.tell_of(peer, Disconnected, _cause(writer))
         finally:
             connection.retire()
             # One that was replaced is not lost.
@@ -256,7 +257,7 @@ class Connections:
             began = self.roster.generation > 0
             self.fail((PartyError if began else RefusedError)(f"{peer} refused: {text}"))
         elif self.leads and not self.agreed:
-            self.detector.failed(peer, text)
+            self.detector.tell_of(peer, PeerFailed, text)
         else:
             self.fail(PartyError(text if text.startswith(f"{peer} ") else f"{peer} failed: {text}"))
 

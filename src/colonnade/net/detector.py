@@ -24,7 +24,6 @@ from colonnade.record.events import (
     Disconnected,
     Event,
     Notice,
-    PeerFailed,
     PeerLeft,
     Recorded,
     Refused,
@@ -159,7 +158,7 @@ class FailureDetector:
         if times <= TOLD_TIMES or str(times).strip("0") == "1":
             self.tell(Refused(self.me, self.time_ns(), peer, reason, times))
 
-    def _tell_of(self, peer: str, kind: Callable[..., Event], *said: str) -> None:
+    def tell_of(self, peer: str, kind: Callable[..., Event], *said: str) -> None:
         """Tell an event that a peer causes, within that peer's budget."""
         more = self._budget.spend(peer, self.now())
         if more is not None:
@@ -181,26 +180,18 @@ class FailureDetector:
         """Note a new connection to a peer."""
         self._gone.pop(peer, None)
         self._connected[peer] = self.now()
-        self._tell_of(peer, Connected)
+        self.tell_of(peer, Connected)
 
     def lost(self, peer: str) -> None:
         """Note a lost connection, unless the peer is known to be gone already."""
         if peer not in self._gone:
             self._gone[peer] = "the connection is lost"
-            self._tell_of(peer, Disconnected)
-
-    def broke(self, peer: str, cause: str) -> None:
-        """Report that writing to a peer failed."""
-        self._tell_of(peer, Disconnected, cause)
+            self.tell_of(peer, Disconnected)
 
     def left(self, peer: str, reason: str) -> None:
         """Note that a peer stopped as planned."""
         self._gone[peer] = f"it left: {reason}"
-        self._tell_of(peer, PeerLeft, reason)
-
-    def failed(self, peer: str, reason: str) -> None:
-        """Report that a peer failed before the parties had agreed on the job."""
-        self._tell_of(peer, PeerFailed, reason)
+        self.tell_of(peer, PeerLeft, reason)
 
     def silent(self, peer: str) -> bool:
         """Whether a peer has been silent for so long that its connection is given up."""

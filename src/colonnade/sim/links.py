@@ -117,14 +117,16 @@ class Pipe:
 
     def arrivals(self, sender: str, to: str, kind: str, size: int, now_ns: int) -> tuple[int, ...]:
         """When a message sent now arrives: once and in order, unless a rule says otherwise."""
-        verdict = self._judge(sender, to, kind, now_ns)
+        envelope = Envelope(sender, to, kind, self._count, now_ns)
         self._count += 1
-        if isinstance(verdict, Drop):
-            return ()
-        if isinstance(verdict, Deliver):
-            return (now_ns + verdict.delay_ns,)
-        if isinstance(verdict, Repeat):
-            return tuple(now_ns + delay_ns for delay_ns in verdict.delays_ns)
+        for rule in self.rules:
+            match rule(envelope):
+                case Drop():
+                    return ()
+                case Deliver(delay_ns):
+                    return (now_ns + delay_ns,)
+                case Repeat(delays_ns):
+                    return tuple(now_ns + delay_ns for delay_ns in delays_ns)
         return (self.arrival(size, now_ns),)
 
     def arrival(self, size: int, now_ns: int) -> int:
@@ -139,14 +141,6 @@ class Pipe:
         if arrival > self.last_arrival_ns:
             self.last_arrival_ns = arrival
         return self.last_arrival_ns
-
-    def _judge(self, sender: str, to: str, kind: str, now_ns: int) -> Verdict:
-        envelope = Envelope(sender, to, kind, self._count, now_ns)
-        for rule in self.rules:
-            verdict = rule(envelope)
-            if not isinstance(verdict, Pass):
-                return verdict
-        return Pass()
 
     def _transmitted(self, start_ns: int, bits: int) -> int:
         """When the last of so many bits is sent; the rate may change meanwhile."""

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 
+Given = str | Mapping[str, Any] | Callable[..., Any]
+"""A method or a model as text, as a table, or the function itself."""
 Weights = Mapping[str, Mapping[str, torch.Tensor]]
+
+
+def as_table(
+    given: Given, known: Mapping[str, Any], parse: Callable[[str], dict[str, Any]]
+) -> dict[str, Any]:
+    """A table of a job from a text, a table, or a function: one of the `known`, or another's."""
+    if isinstance(given, str):
+        return parse(given)
+    if isinstance(given, Mapping):
+        return dict(given)
+    ours = {function: name for name, function in known.items()}
+    return {"name": ours.get(given, f"{given.__module__}:{given.__name__}")}
 
 
 def expect(holds: object, sentence: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Literal
 
@@ -10,21 +10,19 @@ from colonnade import methods
 from colonnade.errors import RequestError
 from colonnade.job.files import dumps, loads, modules
 from colonnade.job.texts import parse_method
-from colonnade.methods.method import Method
 from colonnade.party.training import Training
 from colonnade.record.chain import reconcile
 from colonnade.record.run import Run
 from colonnade.run.ceiling import ceiling
 from colonnade.run.setup import prepare
 from colonnade.run.simulate import simulate, simulate_prepared
-from colonnade.testing.expect import expect, expect_same
+from colonnade.testing.expect import Given, expect, expect_same
+from colonnade.testing.expect import as_table as table_of
 from colonnade.testing.policies import check_policy
 from colonnade.testing.small import Small, small, with_network
 from colonnade.testing.stores import MemoryStore
 from colonnade.wire.messages import CONTROL
 
-Given = str | Mapping[str, Any] | Callable[..., Method]
-"""A method as text (`"fedbcd:updates=3"`), as a table, or the function itself."""
 TopKind = Literal["split", "agg"]
 Setting = tuple[int, TopKind, bool]
 SETTINGS: tuple[Setting, ...] = (
@@ -76,12 +74,7 @@ def as_table(method: Given) -> dict[str, Any]:
     >>> as_table("fedbcd:updates=3"), as_table(methods.known()["fedsgd"])
     ({'name': 'fedbcd', 'updates': 3}, {'name': 'fedsgd'})
     """
-    if isinstance(method, str):
-        return parse_method(method)
-    if isinstance(method, Mapping):
-        return dict(method)
-    ours = {function: name for name, function in methods.known().items()}
-    return {"name": ours.get(method, f"{method.__module__}:{method.__name__}")}
+    return table_of(method, methods.known(), parse_method)
 
 
 def check_training(

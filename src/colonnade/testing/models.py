@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,8 @@ from colonnade import models
 from colonnade.data.vertical import vertical
 from colonnade.job.records import Job, Party, Top, Train
 from colonnade.run.simulate import simulate
-from colonnade.testing.expect import expect, expect_same
+from colonnade.testing.expect import Given, as_table, expect, expect_same
 
-Given = str | Mapping[str, Any] | Callable[..., nn.Module]
-"""A model by name, as a table, or the function itself."""
 Draw = Callable[[tuple[int, ...]], torch.Tensor]
 """Rows of a shape, the same each time."""
 
@@ -55,27 +53,14 @@ def check_model(
         _trains(trial, method, still, top or Top(hidden=[]), classes)
 
 
-def as_table(model: Given) -> dict[str, Any]:
-    """A model as the `model` table of a party.
-
-    >>> as_table("mlp"), as_table(models.known()["linear"])
-    ({'name': 'mlp'}, {'name': 'linear'})
-    """
-    if isinstance(model, str):
-        return {"name": model}
-    if isinstance(model, Mapping):
-        return dict(model)
-    ours = {function: name for name, function in models.known().items()}
-    return {"name": ours.get(model, f"{model.__module__}:{model.__name__}")}
-
-
 def _normal(shape: tuple[int, ...]) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
 class _Trial:
     def __init__(self, model: Given, row_shape: tuple[int, ...], draw: Draw) -> None:
-        self.table, self.row_shape, self.draw = as_table(model), row_shape, draw
+        self.table = as_table(model, models.known(), lambda name: {"name": name})
+        self.row_shape, self.draw = row_shape, draw
 
     def rows(self, count: int = 4) -> torch.Tensor:
         return self.draw((count, *self.row_shape))

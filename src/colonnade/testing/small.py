@@ -24,23 +24,6 @@ class Small:
     data: VerticalData
     modules: dict[str, nn.Module]
 
-    @property
-    def parties(self) -> list[str]:
-        """The names of all parties."""
-        return list(self.job.parties)
-
-    def x(self, name: str) -> torch.Tensor:
-        """A party's columns of the training rows."""
-        return torch.as_tensor(self.data.features[name].train)
-
-    def y(self) -> torch.Tensor:
-        """The labels of the training rows, as a column."""
-        return torch.as_tensor(self.data.labels.train, dtype=torch.float64).view(-1, 1)
-
-    def has_features(self, name: str) -> bool:
-        """Whether a party has columns."""
-        return self.data.features[name].train is not None
-
 
 def small(
     parties: int = 3,

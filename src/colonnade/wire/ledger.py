@@ -30,7 +30,7 @@ class Ledger:
     >>> from colonnade.wire.messages import Failure
     >>> ledger = Ledger()
     >>> ledger.count("telco", "sent", Failure, 40)
-    >>> ledger.bytes("sent"), ledger.bytes("received")
+    >>> ledger.training_bytes("sent"), ledger.training_bytes("received")
     (40, 0)
     """
 
@@ -85,14 +85,6 @@ class Ledger:
             size
             for (_, way, kind), (_, size) in self._counts.items()
             if way == direction and _PURPOSE_OF[kind] in ("training", "control")
-        )
-
-    def bytes(self, direction: Direction, purpose: Purpose | None = None) -> int:
-        """Bytes in one direction, of one purpose or of all."""
-        return sum(
-            size
-            for (_, way, kind), (_, size) in self._counts.items()
-            if way == direction and purpose in (None, _PURPOSE_OF[kind])
         )
 
     def entries(self) -> list[Entry]:
