@@ -12,49 +12,10 @@ from colonnade.units import show_time
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 LINES = 20
 """How many lines a training prints at most where there is no terminal."""
-
-
-class Lines:
-    """Prints a line for an evaluation, at most every 5 % of the rounds."""
-
-    def __init__(self, console: Console, rounds: int) -> None:
-        self._console = console
-        self._rounds = rounds
-        self._due = 0.0
-        self._loss = 0.0
-
-    def __call__(self, event: Event) -> None:
-        """Print an evaluation, unless the last line is too near."""
-        match event:
-            case RoundDone(loss=float(loss)):
-                self._loss = loss
-            case Evaluated() if event.round + 1 >= min(self._due, self._rounds):
-                done = event.round + 1
-                self._due = done + self._rounds / LINES
-                figures = _figures(event.time_ns, self._loss, event.measured)
-                self._console.print(f"round {done} of {self._rounds}, {figures}")
-
-
-class Bar:
-    """Moves a bar with every round; beside it the virtual time, the loss and the metric."""
-
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress = progress
-        self._task = task
-        self._measured: Mapping[str, float] = {}
-
-    def __call__(self, event: Event) -> None:
-        """Move the bar with a round; show an evaluation from then on."""
-        match event:
-            case RoundDone(loss=float(loss)):
-                figures = _figures(event.time_ns, loss, self._measured)
-                self._progress.update(self._task, completed=event.round + 1, figures=figures)
-            case Evaluated(measured=measured):
-                self._measured = measured
 
 
 def _figures(now_ns: int, loss: float, measured: Mapping[str, float]) -> str:
@@ -69,14 +30,35 @@ def _figures(now_ns: int, loss: float, measured: Mapping[str, float]) -> str:
 
 @contextmanager
 def follow_run(console: Console, rounds: int, quiet: bool) -> Iterator[Subscriber]:
-    """An observer of one training, fit for where its output goes."""
+    """An observer of one training, fit for where its output goes: a bar that moves with every
+    round, or a line for an evaluation, at most every 5 % of the rounds."""
+    loss, due, measured = 0.0, 0.0, dict[str, float]()
+
+    def line(event: Event) -> None:
+        nonlocal loss, due
+        if isinstance(event, RoundDone):
+            loss = loss if event.loss is None else event.loss
+        elif isinstance(event, Evaluated) and (done := event.round + 1) >= min(due, rounds):
+            due = done + rounds / LINES
+            figures = _figures(event.time_ns, loss, event.measured)
+            console.print(f"round {done} of {rounds}, {figures}")
+
     if quiet:
         yield lambda event: None
     elif not console.is_terminal:
-        yield Lines(console, rounds)
+        yield line
     else:
         with _bar(console, "round") as progress:
-            yield Bar(progress, progress.add_task("", total=rounds, figures=""))
+            task = progress.add_task("", total=rounds, figures="")
+
+            def move(event: Event) -> None:
+                if isinstance(event, RoundDone) and event.loss is not None:
+                    figures = _figures(event.time_ns, event.loss, measured)
+                    progress.update(task, completed=event.round + 1, figures=figures)
+                elif isinstance(event, Evaluated):
+                    measured.update(event.measured)
+
+            yield move
 
 
 @contextmanager
