@@ -9,11 +9,9 @@ from colonnade.testing.encodings import check_encoding, check_processes
 from colonnade.testing.methods import check_method
 from colonnade.testing.models import check_model
 from colonnade.testing.policies import check_policy
-from colonnade.testing.stores import MemoryStore
 from colonnade.testing.worlds import check_world
 
 __all__ = [
-    "MemoryStore",
     "check_encoding",
     "check_method",
     "check_model",

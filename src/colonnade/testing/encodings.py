@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import subprocess
 import sys
@@ -18,8 +17,8 @@ from colonnade.errors import PartyError, WireError
 from colonnade.learn.outbound import Stage
 from colonnade.learn.template import Template
 from colonnade.policies.view import Exchange
+from colonnade.record.sealed import FORMAT, Header, pack, unpack
 from colonnade.testing.expect import expect
-from colonnade.testing.stores import MemoryStore
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Buffer, Embedding, Packed
 
@@ -187,7 +186,7 @@ def _is_read_without_state(trial: _Trial) -> None:
 
 
 def _goes_on_from_its_state(trial: _Trial) -> None:
-    rows, encoder, store = np.array([2, 0, 1, 5]), trial.encoder(), MemoryStore()
+    rows, encoder = np.array([2, 0, 1, 5]), trial.encoder()
 
     def encode(by: Encoder, seed: int) -> bytes:
         tensor = example((4, 3), seed=seed)
@@ -196,10 +195,10 @@ def _goes_on_from_its_state(trial: _Trial) -> None:
 
     for seed in range(3):
         encode(encoder, seed)
-    store.save(1, {"encoder": copy.deepcopy(encoder.state())})
+    saved = b"".join(pack(Header(FORMAT), {"encoder": encoder.state()}))
     wanted = [encode(encoder, seed) for seed in range(3, 6)]
     other = trial.encoder()
-    other.restore(store.load(1)["encoder"])
+    other.restore(unpack(saved)[1]["encoder"])
     found = [encode(other, seed) for seed in range(3, 6)]
     trial.expect(found == wanted, "writes something else after a checkpoint")
 

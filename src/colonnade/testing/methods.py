@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from colonnade import methods
@@ -12,6 +14,7 @@ from colonnade.job.files import dumps, loads, modules
 from colonnade.job.texts import parse_method
 from colonnade.party.training import Training
 from colonnade.record.chain import reconcile
+from colonnade.record.checkpoints import FileStore
 from colonnade.record.run import Run
 from colonnade.run.ceiling import ceiling
 from colonnade.run.setup import prepare
@@ -20,7 +23,6 @@ from colonnade.testing.expect import Given, expect, expect_same
 from colonnade.testing.expect import as_table as table_of
 from colonnade.testing.policies import check_policy
 from colonnade.testing.small import Small, small, with_network
-from colonnade.testing.stores import MemoryStore
 from colonnade.wire.messages import CONTROL
 
 TopKind = Literal["split", "agg"]
@@ -229,10 +231,11 @@ def _goes_on_from_checkpoints(trial: _Trial) -> None:
     if trial.method.by_clock:
         return
     case, usual = trial.case(checkpoint_every=7), trial.run(checkpoint_every=7)
-    stores = {name: MemoryStore() for name in case.job.parties}
-    for when in ("with checkpoints", "after a restart"):
-        run = simulate_prepared(prepare(case.job, case.data, case.modules), stores=stores)
-        _expect_same_run(usual, run, f"{trial.name} is another training {when}")
+    with TemporaryDirectory() as folder:
+        for when in ("with checkpoints", "after a restart"):
+            stores = {name: FileStore(Path(folder) / name, name, "") for name in case.job.parties}
+            run = simulate_prepared(prepare(case.job, case.data, case.modules), stores=stores)
+            _expect_same_run(usual, run, f"{trial.name} is another training {when}")
 
 
 def _is_the_same_training(table: dict[str, Any], simpler: dict[str, Any]) -> None:
