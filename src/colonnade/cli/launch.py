@@ -104,7 +104,6 @@ def stopping(kept: str) -> Iterator[Callable[[], bool]]:
 def parties_shown(parties: Iterable[str], quiet: bool, title: str = "") -> Iterator[Subscriber]:
     """Shows what happens at the parties: on a terminal a line for each that says what it does now,
     else every line that is not merely how far it is."""
-    from colonnade.cli import screen
     from colonnade.cli.reporter import Narrator
 
     console = screen.stderr()

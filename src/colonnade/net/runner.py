@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from colonnade.errors import ColonnadeError, RefusedError, StoppedError
 from colonnade.net.client import Client
@@ -21,11 +21,8 @@ from colonnade.tls.keyring import Keyring
 T = TypeVar("T")
 
 
-class Endpoint(Protocol):
-    """What keeps a party connected: the server of the active one, the client of a passive one."""
-
-    async def run(self) -> None:
-        """Keep the connections open until cancelled."""
+Endpoint = Server | Client
+"""What keeps a party connected until cancelled: the server of the active one, or a client."""
 
 
 async def run_party(world: NetworkWorld, endpoint: Endpoint, program: Coroutine[Any, Any, T]) -> T:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from colonnade.job.files import load
 from colonnade.job.records import Job
-from colonnade.record.table import COSTS, show_found, show_spread, spread
+from colonnade.record.table import COSTS, show_found
 from colonnade.reproduce import Reproduction, Say, figures, ratio, slow_network, train
 from colonnade.run.compare import Comparison
 from colonnade.run.pool import Trial
@@ -198,11 +198,8 @@ def _epochs(trials: Sequence[Trial]) -> str:
 
 def _accuracy(trials: Sequence[Trial]) -> str:
     """The best of each run; runs that diverged are only counted."""
-    bests = [t.summary["metric"]["best"] for t in trials if t.summary is not None and not t.bad]
-    mean, deviation = spread(bests)
-    if mean is None or deviation is None:
-        return "diverged"
-    return show_spread(mean, deviation, "{:.4f}".format, len(bests), len(trials))
+    bests = [None if t.bad or t.summary is None else t.summary["metric"]["best"] for t in trials]
+    return "diverged" if not any(bests) else show_found(bests, "{:.4f}".format)
 
 
 def _figures(group: Group) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from colonnade.party.passive import Passive
 from colonnade.party.training import Training
 from colonnade.party.world import World
 from colonnade.record.checkpoints import Store
-from colonnade.record.history import Row
 from colonnade.record.metrics import METRICS, Metric
 from colonnade.record.run import EVALUATION_FIELDS, Run
 from colonnade.record.sizes import Sizes
@@ -121,12 +120,9 @@ def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> R
         )
         for name, party in clocked.parties.items()
     }
-    return replace(clocked, losses=_same(run.losses, clocked.losses), parties=parties)
-
-
-def _same(known: Sequence[Row], clocked: Sequence[Row]) -> list[Row]:
-    """The rows of a training, at the times of another clock."""
-    return [row | {"time_s": new["time_s"]} for row, new in zip(known, clocked, strict=True)]
+    both = zip(run.losses, clocked.losses, strict=True)
+    retimed = [known | {"time_s": new["time_s"]} for known, new in both]
+    return replace(clocked, losses=retimed, parties=parties)
 
 
 KEPT = {"validation_loss", "test_loss"}
