@@ -8,11 +8,10 @@ from colonnade.policies.rate import RatePolicy, constant
 
 
 @dataclass(frozen=True)
-class WarmUp:
+class WarmUp(RatePolicy):
     """A learning rate that grows evenly over the first `rounds` rounds, up to the party's own."""
 
     rounds: int
-    rehearses = False
 
     def factor(self, round: int, parties: int, effort: float | None = None) -> float:
         return min(1.0, (round + 1) / self.rounds)

@@ -8,50 +8,45 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, sqrt
-from typing import Protocol
 
 from colonnade.errors import RequestError
 
 
-class RatePolicy(Protocol):
-    """Gives the factor."""
+class RatePolicy:
+    """Gives the factor; by itself it leaves the rate as it is."""
 
     @property
     def rehearses(self) -> bool:
         """Whether a party must find out how fast it is before the first round."""
+        return False
 
-    def factor(self, round: int, parties: int, effort: float | None) -> float:
+    def factor(self, round: int, parties: int, effort: float | None = None) -> float:
         """The factor in a round (counted from 0) of a job with so many parties.
 
         `effort` is the party's updates of the round before times the largest weight that one of
         its gradients had (τ·w̄ of Flex-VFL); None in the first round of a party that has not
         rehearsed.
         """
-
-
-@dataclass(frozen=True)
-class Constant:
-    """The party's own rate."""
-
-    rehearses = False
-
-    def factor(self, round: int, parties: int, effort: float | None = None) -> float:
         return 1.0
 
 
 @dataclass(frozen=True)
-class InverseSqrt:
+class Constant(RatePolicy):
+    """The party's own rate."""
+
+
+@dataclass(frozen=True)
+class InverseSqrt(RatePolicy):
     """1/√(r+1), or 1/√((r+1)K) with `by_parties`; the same for all updates of a round."""
 
     by_parties: bool = False
-    rehearses = False
 
     def factor(self, round: int, parties: int, effort: float | None = None) -> float:
         return 1.0 / sqrt((round + 1) * (parties if self.by_parties else 1))
 
 
 @dataclass(frozen=True)
-class SpeedAdaptive:
+class SpeedAdaptive(RatePolicy):
     """1/(τ·w̄) of the party's round before; `first` stands for it in the first round, and if that
     is 0 a rehearsal."""
 
@@ -66,10 +61,8 @@ class SpeedAdaptive:
 
 
 @dataclass(frozen=True)
-class Inverse:
+class Inverse(RatePolicy):
     """1/(r+1)."""
-
-    rehearses = False
 
     def factor(self, round: int, parties: int, effort: float | None = None) -> float:
         return 1.0 / (round + 1)
