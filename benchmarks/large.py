@@ -34,7 +34,7 @@ from rich.console import Console
 
 from benchmarks.figures import Figures
 
-SMALL, LARGE, COLUMNS, BATCH, ROUNDS = 200_000, 20_000_000, 40, 256, 1_500
+SMALL, LARGE, COLUMNS, BATCH, ROUNDS = 200_000, 20_000_000, 40, 256, 6_000
 PIECE = 500_000
 ANON_GIB_MAX = 3.0
 JOB = """\

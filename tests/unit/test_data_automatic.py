@@ -6,15 +6,18 @@ import math
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pa_parquet
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import colonnade as cn
 from colonnade.data.kinds import recognise
-from colonnade.data.layout import expanded
+from colonnade.data.layout import expanded, of_structure, structure
 from colonnade.data.preprocess import Preprocessor
 from colonnade.errors import DataError
+from colonnade.job.records import Job, Party, Train
 from colonnade.models.front import Front
 
 ROWS = 600
@@ -271,3 +274,31 @@ def test_stored_numbers_that_are_not_finite_are_refused():
     text = stored().replace('"mean":', '"mean":1e999,"x":', 1)
     with pytest.raises(DataError, match="not a stored preprocessor"):
         Preprocessor.from_json(text)
+
+
+def test_a_front_is_built_anew_from_its_structure():
+    """As a worker of a party of several processes does; what is in it comes with the buffers."""
+    fitted = Preprocessor.fit(TABLE, np.arange(ROWS), auto=True)
+    rows = torch.tensor(fitted.transform(TABLE))
+    front, worker = Front(fitted.inputs), Front(of_structure(structure(fitted.inputs)))
+    for own, theirs in zip(
+        [*worker.parameters(), *worker.buffers()],
+        [*front.parameters(), *front.buffers()],
+        strict=True,
+    ):
+        own.data.copy_(theirs.data)
+    assert torch.equal(front(rows), worker(rows))
+
+
+def test_a_model_of_codes_is_given_codes(tmp_path):
+    pa_parquet.write_table(TABLE.select(["customer", "town", "zip", "smokes"]), tmp_path / "t.pq")
+    own = {"table": str(tmp_path / "t.pq"), "id": "customer"}
+    model = {"name": "dssm", "buckets": 500, "field_width": 4, "hidden": 8, "embedding": 4}
+    parties = {
+        "bank": Party(role="active", label="smokes", **own),
+        "telco": Party(columns=["town", "zip"], model=model, **own),
+    }
+    run = cn.simulate(Job(parties=parties, train=Train(rounds=3, batch_size=20)))
+    assert run.status == "end"
+    kept = Preprocessor.from_json(run.parties["telco"].preprocessing)
+    assert [column.word for column in kept.columns] == ["embedding", "embedding"]

@@ -50,7 +50,7 @@ def simulate(
 ) -> None:
     """Train one job in virtual time, and say what it cost.
 
-    Party files that lie beside the job, or in --parties, are read as launch and join read them,
+    Party files that lie beside a job file, or in --parties, are read as launch and join read them,
     but for their certificates and policies, of which a simulation has no use.
 
     Example: colonnade simulate digits --method fedbcd:updates=5 --out runs/digits
@@ -58,7 +58,9 @@ def simulate(
     check_threads(threads)
     record = read_job(job, sets, method, seed, allow)
     check_out(out)
-    files = party_files(job, record, sets or [], parties)
+    # A built-in job has all that it needs, and what lies in this folder is none of its business.
+    asked = parties is not None or Path(job).is_file()
+    files = party_files(job, record, sets or [], parties) if asked else {}
     if files and not quiet:
         screen.stderr().print(f"party files are read for {', '.join(files)}")
     record = with_files(record, files)

@@ -68,8 +68,7 @@ class Said:
 def sniff(path: Path, said: Said) -> Dialect:
     """Find out how a file is written; one that is empty, or not in that encoding, is refused."""
     try:
-        encoding = _encoding(path, said.encoding)
-        head, quoted = _decode(path, encoding)
+        encoding, head, quoted = _decoded(path, said.encoding)
     except (OSError, EOFError, zlib.error) as error:
         if path.suffix.lower() != ".gz":
             raise
@@ -95,35 +94,30 @@ def opened(path: Path) -> Iterator[BinaryIO]:
             yield plain
 
 
-def _encoding(path: Path, said: str | None) -> str:
+def _decoded(path: Path, said: str | None) -> tuple[str, str, bool]:
+    """The encoding of a file, its first letters, and whether there is a quote anywhere."""
     if said is not None:
-        return said
+        return said, *_decode(path, said)
+    for encoding in _candidates(path):
+        try:
+            return encoding, *_decode(path, encoding)
+        except DataError:
+            continue
+    return "latin-1", *_decode(path, "latin-1")
+
+
+def _candidates(path: Path) -> tuple[str, ...]:
     with opened(path) as file:
         head = file.read(1 << 16)
     for mark, name in _MARKS:
         if head.startswith(mark):
-            return name
+            return (name,)
     # Western text in UTF-16 without a mark has a zero in every other byte.
     if len(head) > 3 and head[1::2].count(0) > len(head) // 4:
-        return "utf-16-le"
+        return ("utf-16-le",)
     if len(head) > 3 and head[::2].count(0) > len(head) // 4:
-        return "utf-16-be"
-    for name in ("utf-8", "cp1252"):
-        if _fault(path, name) is None:
-            return name
-    return "latin-1"
-
-
-def _fault(path: Path, encoding: str) -> UnicodeDecodeError | None:
-    decoder = codecs.getincrementaldecoder(encoding)()
-    with opened(path) as file:
-        try:
-            while chunk := file.read(_CHUNK_BYTES):
-                decoder.decode(chunk)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError as error:
-            return error
-    return None
+        return ("utf-16-be",)
+    return ("utf-8", "cp1252")
 
 
 def _decode(path: Path, encoding: str) -> tuple[str, bool]:

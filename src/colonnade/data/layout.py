@@ -39,6 +39,29 @@ class Input(msgspec.Struct, frozen=True):
         return max(1, len(self.edges))
 
 
+def structure(inputs: Sequence[Input]) -> list[int]:
+    """Inputs as numbers, but for where their edges lie.
+
+    >>> structure([Input(edges=(0.5, 0.7)), Input(codes=5, first=2)])
+    [2, 0, 0, 0, 0, 5, 0, 2]
+    """
+    return [
+        number
+        for each in inputs
+        for number in (len(each.edges), each.codes, each.width, each.first)
+    ]
+
+
+def of_structure(numbers: Sequence[int]) -> list[Input]:
+    """Inputs of a structure, with edges at 0, 1, 2 and so on.
+
+    >>> of_structure([2, 0, 0, 0])
+    [Input(edges=(0.0, 1.0), codes=0, width=0, first=0)]
+    """
+    rows = [numbers[start : start + 4] for start in range(0, len(numbers), 4)]
+    return [Input(tuple(map(float, range(row[0]))), *row[1:]) for row in rows]
+
+
 def expanded(inputs: Sequence[Input]) -> int:
     """How many numbers a row becomes.
 

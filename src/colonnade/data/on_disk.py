@@ -9,6 +9,7 @@ behind.
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 from collections.abc import Sequence
@@ -109,7 +110,10 @@ def _mapped(rows: int, width: int) -> npt.NDArray[np.float32]:
         with tempfile.TemporaryFile(dir=place) as file:
             # The room is taken now: a full disk must not end a training by a signal.
             os.posix_fallocate(file.fileno(), 0, size)
-            return np.memmap(file, dtype=np.float32, mode="r+", shape=(rows, width))
+            mapped = mmap.mmap(file.fileno(), size)
+            # A batch has rows from everywhere, and what lies beside them would be read in vain.
+            mapped.madvise(mmap.MADV_RANDOM)
+            return np.frombuffer(mapped, dtype=np.float32).reshape(rows, width)
     except OSError as error:
         raise DataError(
             f"there is no room for {size / 2**30:.1f} GiB of encoded rows in {place} "

@@ -70,7 +70,8 @@ class Quantity(msgspec.Struct, frozen=True, tag="quantity", forbid_unknown_field
             raise ValueError(f"the numbers of column '{self.name}' contradict each other")
         if len(self.knots) != len(self.scores) or max(len(self.knots), len(self.edges)) > EDGES_MAX:
             raise ValueError(f"column '{self.name}' has too many knots, or not as many scores")
-        for rising in (self.knots, self.edges):
+        # Edges must differ in the 32 bits that a model computes with.
+        for rising in (self.knots, np.array(self.edges, dtype=np.float32).tolist()):
             if any(a >= b for a, b in itertools.pairwise(rising)):
                 raise ValueError(f"the knots of column '{self.name}' do not rise")
 

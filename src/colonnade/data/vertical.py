@@ -20,6 +20,7 @@ from colonnade.data.splits import Parts, Split, check_share, split_rows
 from colonnade.errors import DataError, nearest
 
 if TYPE_CHECKING:
+    from colonnade.data.layout import Input
     from colonnade.data.preprocess import Preprocessor
 
 Array = npt.NDArray[Any]
@@ -54,6 +55,11 @@ class Columns:
     def preprocessing(self) -> str | None:
         """How a table became numbers, as JSON; None when there was no table."""
         return None if self.preprocessor is None else self.preprocessor.to_json()
+
+    @property
+    def inputs(self) -> list[Input]:
+        """What a model makes of each column; nothing in particular where there was no table."""
+        return [] if self.preprocessor is None else self.preprocessor.inputs
 
     @property
     def shape(self) -> tuple[int, ...] | None:

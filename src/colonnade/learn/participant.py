@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,9 @@ import torch
 from torch import nn
 
 from colonnade import models
-from colonnade.data.layout import expanded, is_plain
+from colonnade.data.layout import Input, expanded, is_plain
 from colonnade.data.party import PartyData, takes_codes
 from colonnade.data.splits import SPLITS, Split
-from colonnade.data.vertical import Columns
 from colonnade.errors import JobError
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job, Party
@@ -115,7 +114,8 @@ def build_bottom(job: Job, name: str, data: PartyData, module: nn.Module | None)
     def build() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(secret_seed(job, name))
-            built = _model(party, columns, f"parties.{name}.model", module)
+            where, row_shape = f"parties.{name}.model", tuple(features["train"].shape[1:])
+            built = bottom_model(party, columns.inputs, row_shape, where, module)
         return built.to(device=device, dtype=dtype).train()
 
     width = _width(build(), features["train"][:2], name)
@@ -127,16 +127,20 @@ def build_bottom(job: Job, name: str, data: PartyData, module: nn.Module | None)
     return build, features, width, device
 
 
-def _model(party: Party, columns: Columns, where: str, module: nn.Module | None) -> nn.Module:
-    """A bottom model, behind a front where rows have codes that it does not read by itself."""
-    inputs = [] if columns.preprocessor is None else columns.preprocessor.inputs
+def bottom_model(
+    party: Party,
+    inputs: Sequence[Input],
+    row_shape: tuple[int, ...],
+    where: str,
+    module: nn.Module | None = None,
+) -> nn.Module:
+    """A bottom model, behind a front where rows have codes or bins that it does not read itself."""
     bare = is_plain(inputs) or takes_codes(party)
     front = None if bare else Front(inputs)
     if module is not None:
         built = copy.deepcopy(module)
     else:
-        assert columns.shape is not None
-        built = models.build(party.model, columns.shape if bare else (expanded(inputs),), where)
+        built = models.build(party.model, row_shape if bare else (expanded(inputs),), where)
     return built if front is None else Fronted(front, built)
 
 

@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 import msgspec
 import torch
 
-from colonnade import models
+from colonnade.data.layout import of_structure, structure
 from colonnade.job.records import Job
-from colonnade.learn.participant import DTYPES, Participant
+from colonnade.learn.participant import DTYPES, Participant, bottom_model
 from colonnade.models.top import build_top
 from colonnade.parallel.group import ProcessGroup, init_group
 from colonnade.parallel.spread import Spreader, refuse_batch_norm, work
+
+PIECE = 400
+"""So many numbers fit into a command."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +40,27 @@ class PartyProcess:
             return party
         if party.model is not None and self.group.device.type == "cpu":
             refuse_batch_norm("bottom", party.model())
-        self.group.share([party.objective.outputs if party.objective else 0])
+        # Where edges lie comes to the workers with the other buffers of the model.
+        layout = structure(party.data.columns.inputs)
+        self.group.share([party.objective.outputs if party.objective else 0, len(layout)])
+        for start in range(0, len(layout), PIECE):
+            self.group.share(layout[start : start + PIECE])
         return replace(party, spread=Spreader(self.group))
 
     def work(self) -> None:
         """Carry out rank 0's commands until it ends."""
         assert self.group is not None
-        (outputs,) = self.group.share()
+        outputs, count = self.group.share()
+        layout: list[int] = []
+        while len(layout) < count:
+            layout += self.group.share()
+        inputs = of_structure(layout)
         party, where = self.job.parties[self.me], f"parties.{self.me}.model"
         device, dtype = self.group.device, DTYPES[self.job.train.dtype]
 
         def bottom(shapes: tuple[tuple[int, ...], ...]) -> torch.nn.Module:
-            return models.build(party.model, shapes[0], where).to(device=device, dtype=dtype)
+            model = bottom_model(party, inputs, shapes[0], where)
+            return model.to(device=device, dtype=dtype)
 
         def top(shapes: tuple[tuple[int, ...], ...]) -> torch.nn.Module:
             widths = {str(number): shape[0] for number, shape in enumerate(shapes)}
