@@ -62,11 +62,11 @@ class Keeper(TrainingParticipation):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--every", type=int, required=True)
-    asked, job, identity = ask(parser)
+    asked, job, keyring = ask(parser)
     job = own_job(job, asked.me, None)
     made = participant(job, asked.me, Policy(shares_labels=True))
     keeper = Keeper(made, PartyFolder(asked.out), every=asked.every)
-    keeper.run(Address(asked.listen, asked.connect), identity, None)
+    keeper.run(Address(asked.listen, asked.connect), keyring, None)
     save_file(keeper.weights, asked.out / "kept.safetensors")
     (asked.out / "kept.json").write_text(json.dumps(keeper.closed_ns))
 

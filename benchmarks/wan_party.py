@@ -31,7 +31,8 @@ from colonnade.party.world import UNCHARGED, Work
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
 from colonnade.run.clock import null_trainings
-from colonnade.tls.identity import Identity, load_identity
+from colonnade.tls.identity import load_identity
+from colonnade.tls.keyring import Keyring
 from colonnade.units import duration_ns
 from colonnade.wire.messages import Embedding, Gradient
 
@@ -95,7 +96,7 @@ def rows(job: Job) -> int:
 PROGRAMS: dict[str, Callable[..., Awaitable[list[float]]]] = {"line": line, "clock": clock}
 
 
-def ask(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Job, Identity]:
+def ask(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Job, Keyring]:
     """What `join_all` says to a party, beside the parser's own: all of it, the job, and whose
     certificate it has."""
     parser.add_argument("job", type=Path)
@@ -109,7 +110,7 @@ def ask(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Job, Ident
     job = load(asked.job)
     files = [asked.keys / name for name in ("cert.pem", "key.pem", "ca.pem")]
     identity, _ = load_identity(*files, asked.me, (), listens=asked.me == job.active)
-    return asked, job, identity
+    return asked, job, Keyring(identity)
 
 
 def main() -> None:
@@ -117,7 +118,7 @@ def main() -> None:
     parser.add_argument("program", choices=PROGRAMS)
     parser.add_argument("--width", type=int, required=True)
     parser.add_argument("--window", type=int, default=0)
-    asked, job, identity = ask(parser)
+    asked, job, keyring = ask(parser)
     world = Sleeping(
         job, asked.me, FailureDetector(job.timeouts, asked.me), incarnation=new_incarnation()
     )
@@ -125,7 +126,7 @@ def main() -> None:
     came = run_connected(
         world,
         Address(asked.listen, asked.connect),
-        identity,
+        keyring,
         lambda: PROGRAMS[asked.program](world, job, asked.width, asked.window),
     )
     if world.leads:

@@ -19,6 +19,7 @@ import msgspec
 from colonnade.net import grpc as tls
 from colonnade.net.server import METHOD, SERVICE, STREAMS_PER_CONNECTION
 from colonnade.net.session import PROTOCOL, Kind, Segment
+from colonnade.tls.keyring import Keyring
 from colonnade.wire.messages import Hello
 from tests.certificates import unchecked
 from tests.mutations import Mutator
@@ -180,7 +181,9 @@ class Attacker:
         server.add_generic_rpc_handlers(
             (self._grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),)
         )
-        port: int = server.add_secure_port("127.0.0.1:0", tls.server_credentials(self.known["p1"]))
+        port: int = server.add_secure_port(
+            "127.0.0.1:0", tls.server_credentials(Keyring(self.known["p1"]))
+        )
         await server.start()
         self._server = server  # kept: it serves as long as somebody holds it
         return port

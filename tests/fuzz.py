@@ -34,6 +34,7 @@ from colonnade.net.client import Client, ClientStream
 from colonnade.net.link import Emulation
 from colonnade.net.server import ServerStream
 from colonnade.party.world import Over
+from colonnade.tls.keyring import Keyring
 from tests import loop
 from tests.certificates import store
 from tests.scene import PATIENCE_S, Scene, Taker, scene
@@ -243,7 +244,7 @@ async def _clients(s: Scene, attack: Attack, count: int, found: Found) -> None:
             training = s.training("p0")
             training.store = None
             victim = Taker(s, "p0", training, None, s.job)
-            victim.go(Client(victim.world, s.known["p0"], address))
+            victim.go(Client(victim.world, Keyring(s.known["p0"]), address))
             await asyncio.wait([victim.task], timeout=1)
             if victim.task.done():
                 error = victim.task.exception()

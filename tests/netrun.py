@@ -24,6 +24,7 @@ from colonnade.party.world import World
 from colonnade.record.events import Evaluated, Event, Subscriber, Tested, Waiting
 from colonnade.tls.authority import create_authority, issue
 from colonnade.tls.identity import Identity, load_identity
+from colonnade.tls.keyring import Keyring
 from tests import loop
 
 LIMIT_S = 60
@@ -86,10 +87,10 @@ def run_programs(
             )
             for number, name in enumerate(job.parties)
         }
-        server = Server(worlds[job.active], known[job.active])
+        server = Server(worlds[job.active], Keyring(known[job.active]))
         address = f"127.0.0.1:{await server.open('127.0.0.1:0')}"
         endpoints = {
-            name: server if name == job.active else Client(world, known[name], address)
+            name: server if name == job.active else Client(world, Keyring(known[name]), address)
             for name, world in worlds.items()
         }
         running = [

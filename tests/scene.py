@@ -28,6 +28,7 @@ from colonnade.net.world import NetworkWorld
 from colonnade.party.training import Training
 from colonnade.run.setup import prepare
 from colonnade.tls.identity import Identity
+from colonnade.tls.keyring import Keyring
 from tests import loop
 from tests.netrun import Quiet, identities, run_program
 from tests.small import Small, small
@@ -108,19 +109,20 @@ class Scene:
         training: Training | None = None,
         policy: Policy | None = None,
         job: Job | None = None,
-        identity: Identity | None = None,
+        identity: Identity | Keyring | None = None,
     ) -> Taker:
         """A process of a party begins."""
         job = job or self.job
         taker = Taker(self, name, training or self.training(name, job), policy or Policy(), job)
         self.takers.append(taker)
-        identity = identity or self.known[name]
+        shown = identity or self.known[name]
+        keyring = shown if isinstance(shown, Keyring) else Keyring(shown)
         if taker.world.leads:
-            server = Server(taker.world, identity)
+            server = Server(taker.world, keyring)
             self.address = f"127.0.0.1:{await server.open('127.0.0.1:0')}"
             taker.go(server)
         else:
-            taker.go(Client(taker.world, identity, self.address))
+            taker.go(Client(taker.world, keyring, self.address))
         await asyncio.sleep(0.01)  # What has begun can be ended.
         return taker
 

@@ -13,6 +13,7 @@ from colonnade.net import grpc as tls
 from colonnade.net.link import Emulation
 from colonnade.net.session import LAST, PROTOCOL, Kind, Segment
 from colonnade.run.processes import free_port
+from colonnade.tls.keyring import Keyring
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Failure, Hello, Terms
 from tests import loop
@@ -214,7 +215,7 @@ def test_a_port_is_listened_at_once():
         async with scene(case()) as s:
             active = await s.start("p1")
             with pytest.raises(RequestError, match=r"cannot listen at 127\.0\.0\.1:\d+: it is in"):
-                await server.Server(active.world, s.known["p1"]).open(s.address)
+                await server.Server(active.world, Keyring(s.known["p1"])).open(s.address)
 
     loop.run(whole())
 

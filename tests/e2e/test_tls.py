@@ -15,6 +15,7 @@ from colonnade.net.proxy import proxy_option
 from colonnade.tls.authority import create_authority, issue
 from colonnade.tls.certificate import party_of
 from colonnade.tls.identity import Identity
+from colonnade.tls.keyring import Keyring
 from tests import loop
 from tests.certificates import certificate, load, signer, store, unchecked
 
@@ -61,7 +62,7 @@ async def listening(identity, known=None):
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("colonnade.Wire", {"Stream": handler}),)
     )
-    active.port = server.add_secure_port("127.0.0.1:0", tls.server_credentials(identity))
+    active.port = server.add_secure_port("127.0.0.1:0", tls.server_credentials(Keyring(identity)))
     await server.start()
     try:
         yield active

@@ -58,7 +58,7 @@ class Client:
     def __init__(
         self,
         world: NetworkWorld,
-        keyring: Keyring | Identity,
+        keyring: Keyring,
         address: str,
         server_name: str | None = None,
     ) -> None:
@@ -69,7 +69,7 @@ class Client:
         self._said = ""
         """The last reported reason why there is no connection."""
         self._unheard_since_ns = world.now()
-        self._keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
+        self._keyring = keyring
         self._keyring.on_change = self._on_keys_changed
         self._name = server_name or dns_name(self._active)
         self._proxy = proxy_option(address, os.environ)

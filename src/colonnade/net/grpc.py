@@ -108,15 +108,12 @@ def _not_of_a_broken_connection(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith("ExecuteBatchError raised in core")
 
 
-def server_credentials(
-    keyring: Keyring | Identity, on_handshake: Callable[[], None] = lambda: None
-) -> Any:
+def server_credentials(keyring: Keyring, on_handshake: Callable[[], None] = lambda: None) -> Any:
     """The active party's credentials; they require a certificate from each client.
 
     `on_handshake` is called at the beginning of each TLS handshake, in a thread of gRPC's.
     """
     grpc = secure_grpc()
-    keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
     shown = [keyring.identity]
 
     def configuration(identity: Identity) -> Any:

@@ -15,7 +15,6 @@ from colonnade.net.server import Server
 from colonnade.net.session import Kind
 from colonnade.net.world import NetworkWorld
 from colonnade.party.world import Over
-from colonnade.tls.identity import Identity
 from colonnade.tls.keyring import Keyring
 
 T = TypeVar("T")
@@ -76,7 +75,7 @@ class Address:
 def run_connected(
     world: NetworkWorld,
     address: Address,
-    keyring: Keyring | Identity,
+    keyring: Keyring,
     program: Callable[[], Coroutine[Any, Any, T]],
 ) -> T:
     """Connect, run the program to its end, and disconnect; Ctrl-C asks it to stop in order."""
@@ -85,9 +84,8 @@ def run_connected(
         loop = asyncio.get_running_loop()
         for number, text in STOPS.items():
             loop.add_signal_handler(number, partial(_stop, world, number, text))
-        own = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
-        endpoint = await _open_endpoint(world, address, own)
-        looking = asyncio.ensure_future(own.run(world.detector.note))
+        endpoint = await _open_endpoint(world, address, keyring)
+        looking = asyncio.ensure_future(keyring.run(world.detector.note))
         try:
             return await run_party(world, endpoint, program())
         finally:

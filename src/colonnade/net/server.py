@@ -17,7 +17,6 @@ from colonnade.net.session import PROTOCOL, Kind, Segment
 from colonnade.net.world import NetworkWorld
 from colonnade.tls.certificate import party_of
 from colonnade.tls.denial import is_denied_pem
-from colonnade.tls.identity import Identity
 from colonnade.tls.keyring import Keyring
 
 SERVICE, METHOD = "colonnade.Wire", "Stream"
@@ -126,7 +125,7 @@ class Server:
     def __init__(
         self,
         world: NetworkWorld,
-        keyring: Keyring | Identity,
+        keyring: Keyring,
         names: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._world = world
@@ -139,7 +138,7 @@ class Server:
         self._streams: Counter[str] = Counter()
         """How many streams each party has open."""
         self._server = self._grpc.aio.server(options=server_options(spare_connections()))
-        self._keyring = keyring if isinstance(keyring, Keyring) else Keyring(keyring)
+        self._keyring = keyring
         self._keyring.on_change = self._drop_denied
         self._shown: dict[str, bytes] = {}
         """The certificate of each party's newest connection."""

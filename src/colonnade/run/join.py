@@ -23,7 +23,6 @@ from colonnade.record.run import Run
 from colonnade.run.participation import Participation
 from colonnade.run.releases import Counter, allowance
 from colonnade.run.simulate import party_run, run_of
-from colonnade.tls.identity import Identity
 from colonnade.tls.keyring import Keyring
 from colonnade.wire.fault import Fault
 
@@ -58,11 +57,9 @@ class TrainingParticipation(Participation[Outcome]):
         self.run_: Run | None = None
         self.fault: Fault | None = None
 
-    def run(
-        self, address: Address, identity: Keyring | Identity, emulation: Emulation | None
-    ) -> Joined:
+    def run(self, address: Address, keyring: Keyring, emulation: Emulation | None) -> Joined:
         """Take part in the job, and return when it is over for everybody."""
-        status, differences = self.take_part(address, identity, emulation)
+        status, differences = self.take_part(address, keyring, emulation)
         loop = self.training.loop
         rounds = self.folder.rounds if loop is None else loop.view.round
         return Joined(status, self.folder.path, rounds, differences, self.run_, self.fault)

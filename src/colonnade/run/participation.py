@@ -27,7 +27,6 @@ from colonnade.record.party_folder import PartyFolder
 from colonnade.record.private import write_whole
 from colonnade.run.releases import Counter
 from colonnade.run.surroundings import NotedStore, PartyWorld
-from colonnade.tls.identity import Identity
 from colonnade.tls.keyring import Keyring
 from colonnade.wire.ledger import Entry
 
@@ -89,7 +88,7 @@ class Participation(ABC, Generic[Result]):
         self.folder.complete()
 
     def take_part(
-        self, address: Address, identity: Keyring | Identity, emulation: Emulation | None
+        self, address: Address, keyring: Keyring, emulation: Emulation | None
     ) -> tuple[str, dict[str, list[str]]]:
         """Connect, run the program and keep the result: how it ended, and where a peer's count of
         what crossed differs from this party's, by peer."""
@@ -111,7 +110,7 @@ class Participation(ABC, Generic[Result]):
         try:
             # Whatever is wrong with the data is found before anybody waits.
             _ = program.hello
-            status = run_connected(self.world, address, identity, lambda: self._session(program))
+            status = run_connected(self.world, address, keyring, lambda: self._session(program))
             differences = self._reconcile()
             self._tell(Finished, status, self.why())
         finally:
