@@ -98,21 +98,44 @@ class Desk:
         """A file of pieces of one size, in the order in which they came."""
         return Appended(self.folder / name, width)
 
-    def rows(self, name: str, count: int, width: int) -> Batch:
+    def rows(self, name: str, count: int, width: int) -> RowFile:
         """A file with a place for each of so many rows, to be written in any order."""
-        path, size = self.folder / name, count * width
+        return RowFile(self.folder / name, count, width)
+
+
+class RowFile:
+    """Rows of bytes in a file, each at its place. It is not mapped: what is mapped counts as the
+    process's memory.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rows = RowFile(Path(folder) / "rows", count=3, width=2)
+    ...     rows.write(1, np.array([[7, 8]], dtype=np.uint8))
+    ...     rows.read(0, 3).tolist()
+    [[0, 0], [7, 8], [0, 0]]
+    """
+
+    def __init__(self, path: Path, count: int, width: int) -> None:
+        self.path, self.width = path, width
+        size = count * width
         if not path.exists() or path.stat().st_size != size:
             with private_file(path).open("r+b") as file:
                 file.truncate(size)
-        if not size:
-            return np.empty((0, width), dtype=np.uint8)
-        return np.memmap(path, dtype=np.uint8, mode="r+", shape=(count, width))
 
+    def write(self, start: int, rows: Batch) -> None:
+        """Some rows; they are on the disk when this returns."""
+        with self.path.open("r+b") as file:
+            file.seek(start * self.width)
+            file.write(np.ascontiguousarray(rows).tobytes())
+            file.flush()
+            os.fsync(file.fileno())
 
-def force(rows: Batch) -> None:
-    """What was written into the rows of a file is on the disk when this returns."""
-    if isinstance(rows, np.memmap):
-        rows.flush()
+    def read(self, start: int, stop: int) -> Batch:
+        """The rows from one place to another."""
+        with self.path.open("rb") as file:
+            file.seek(start * self.width)
+            flat = file.read((stop - start) * self.width)
+        return np.frombuffer(flat, dtype=np.uint8).reshape(-1, self.width)
 
 
 class Appended:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from colonnade.align.desk import force
 from colonnade.align.garbled import garble
 from colonnade.align.group import Batch, InvalidPoint
 from colonnade.align.plan import CHUNK, WINDOW
@@ -159,10 +158,8 @@ class Follower:
         values = words(found[:, MASK]) ^ shares
         secret = place.secrets.filling + bucket.to_bytes(8, "little")
         table, attempt = garble(words(found[:, MARK]), values, shape.third, secret)
-        self._tags[start:stop] = found[:, TAG]
-        self._prediction_tags[start:stop] = found[:, PREDICTION_TAG]
-        for kept in (self._tags, self._prediction_tags):
-            force(kept)
+        self._tags.write(start, found[:, TAG])
+        self._prediction_tags.write(start, found[:, PREDICTION_TAG])
         self._tables.add(attempt.to_bytes(ATTEMPT_BYTES, "little") + table.tobytes())
 
     def _hear(self, letter: Sealed, content: bytes) -> None:
@@ -185,18 +182,16 @@ class Follower:
             self.found = self._match(whole)
 
     def _match(self, heard: bytes) -> Found:
-        place = self.place
+        place, lead = self.place, self.place.plan.lead
         common, tags = np.split(
             np.frombuffer(heard, dtype=np.uint8)[COUNT.itemsize :], [COMMON_BYTES]
         )
-        own, wanted = words(np.array(self._tags)), words(tags.reshape(-1, TAG_BYTES))
-        order = np.lexsort((own[:, 1], own[:, 0]))
-        at = np.searchsorted(own[order, 0], wanted[:, 0])
+        own, wanted = words(self._tags.read(0, len(place.ids))), words(tags.reshape(-1, TAG_BYTES))
+        order = np.argsort(own[:, 0])
+        at = np.searchsorted(own[:, 0], wanted[:, 0], sorter=order)
         places = order[np.minimum(at, len(order) - 1)] if len(order) else at
-        lead = place.plan.lead
         if len(wanted) and (not len(order) or (own[places] != wanted).any()):
             raise BreachError(lead, f"{lead} named ids in the result that {place.me} does not have")
         if len(np.unique(places)) != len(places):
             raise BreachError(lead, f"{lead} named an id in the result twice")
-        rows = place.ids.rows(0, len(place.ids))[places]
-        return Found(rows, common.tobytes().hex())
+        return Found(place.ids.rows(places), common.tobytes().hex())

@@ -21,7 +21,7 @@ DIGEST_BYTES = 16
 RECORD = np.dtype([("high", ">u8"), ("low", ">u8"), ("row", "<i8")])
 """A digest as two words in big-endian order, so that its bytes and its numbers sort alike."""
 Records = npt.NDArray[np.void]
-_PIECE = 2**20
+_PIECE = 2**18
 """About how many ids are sorted in memory at once."""
 _BATCH = 2**16
 
@@ -32,19 +32,26 @@ class IdSet:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ids = IdSet.build(Path(folder) / "ids", [pa.array(["b", "a"])], Ids(), "bank.csv")
-    ...     len(ids), sorted(ids.rows(0, 2).tolist()), len(ids.digests(0, 2))
+    ...     len(ids), sorted(ids.rows(np.arange(2)).tolist()), len(ids.digests(0, 2))
     (2, [0, 1], 2)
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        count = path.stat().st_size // RECORD.itemsize
-        self._records: Records = (
-            np.memmap(path, dtype=RECORD, mode="r") if count else np.empty(0, dtype=RECORD)
-        )
+        self._count = path.stat().st_size // RECORD.itemsize
 
     def __len__(self) -> int:
-        return len(self._records)
+        return self._count
+
+    def _read(self, start: int, stop: int) -> Records:
+        """Some records. The file is read and not mapped: what is mapped counts as the process's
+        memory as long as it is."""
+        return np.fromfile(
+            self.path,
+            dtype=RECORD,
+            count=max(0, min(stop, len(self)) - start),
+            offset=start * RECORD.itemsize,
+        )
 
     @classmethod
     def build(cls, path: Path, texts: Iterable[pa.Array], rule: Ids, where: str) -> IdSet:
@@ -68,15 +75,21 @@ class IdSet:
 
     def digests(self, start: int, stop: int) -> list[bytes]:
         """Of the ids from one place of the order to another."""
-        piece = np.ascontiguousarray(self._records[["high", "low"]][start:stop])
+        piece = self._read(start, stop)
         packed = np.empty((len(piece), 2), dtype=">u8")
         packed[:, 0], packed[:, 1] = piece["high"], piece["low"]
         flat = packed.tobytes()
         return [flat[at : at + DIGEST_BYTES] for at in range(0, len(flat), DIGEST_BYTES)]
 
-    def rows(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """The rows of these ids in the table."""
-        return np.asarray(self._records["row"][start:stop], dtype=np.int64)
+    def rows(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The rows in the table of the ids at these places."""
+        found = np.empty(len(places), dtype=np.int64)
+        for start in range(0, len(self), _PIECE):
+            inside = (places >= start) & (places < start + _PIECE)
+            if inside.any():
+                piece = self._read(start, start + _PIECE)["row"]
+                found[inside] = piece[places[inside] - start]
+        return found
 
     def edges(self, buckets: int) -> npt.NDArray[np.int64]:
         """Where each of so many buckets begins, and the last one ends; ids fall into them by their
@@ -84,15 +97,17 @@ class IdSet:
         firsts = np.array(
             [-(-(number << 64) // buckets) for number in range(1, buckets)], dtype=np.uint64
         )
-        high = self._records["high"]
-        places = np.searchsorted(high, firsts.astype(">u8"), side="left")
+        places = np.zeros(len(firsts), dtype=np.int64)
+        for start in range(0, len(self), _PIECE):
+            high = self._read(start, start + _PIECE)["high"].astype(np.uint64)
+            places += np.searchsorted(high, firsts, side="left")
         return np.concatenate([[0], places, [len(self)]]).astype(np.int64)
 
     def fingerprint(self) -> str:
         """Of all ids with their rows: another one, where the table has changed."""
         mixed = hashlib.sha256()
         for start in range(0, len(self), _PIECE):
-            mixed.update(np.ascontiguousarray(self._records[start : start + _PIECE]).tobytes())
+            mixed.update(self._read(start, start + _PIECE).tobytes())
         return mixed.hexdigest()
 
 
@@ -114,27 +129,23 @@ def _digested(texts: pa.Array, rule: Ids, first: int) -> Records:
 
 def _sorted_pieces(spilled: Path, count: int) -> Iterator[Records]:
     """All records in ascending order, as many at a time as fit into memory."""
-    if not count:
-        return
-    whole: Records = np.memmap(spilled, dtype=RECORD, mode="r")
     parts = -(-count // _PIECE)
     for part in range(parts):
-        piece = _part(whole, part, parts)
+        piece = _part(spilled, count, part, parts)
         yield piece[np.lexsort((piece["low"], piece["high"]))]
 
 
-def _part(whole: Records, part: int, parts: int) -> Records:
+def _part(spilled: Path, count: int, part: int, parts: int) -> Records:
     """The records whose digests fall into one of so many equal ranges."""
-    if parts == 1:
-        return np.array(whole)
     low = np.uint64(-(-(part << 64) // parts))
-    found = []
-    for start in range(0, len(whole), _PIECE):
-        piece = whole[start : start + _PIECE]
+    found = [np.empty(0, dtype=RECORD)]
+    for start in range(0, count, _PIECE):
+        offset = start * RECORD.itemsize
+        piece = np.fromfile(spilled, dtype=RECORD, count=_PIECE, offset=offset)
         inside = piece["high"] >= low
         if part + 1 < parts:
             inside &= piece["high"] < np.uint64(-(-((part + 1) << 64) // parts))
-        found.append(np.array(piece[inside]))
+        found.append(piece[inside])
     # Joining arrays turns their words into the machine's own order.
     return np.concatenate(found).astype(RECORD)
 

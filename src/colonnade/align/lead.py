@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.align.desk import Appended, force
-from colonnade.align.garbled import SLOT_BYTES, Words, look_up
+from colonnade.align.desk import Appended, RowFile
+from colonnade.align.garbled import BUCKET, SLOT_BYTES, Words, look_up
 from colonnade.align.group import Batch, InvalidPoint
 from colonnade.align.plan import WINDOW
 from colonnade.align.roles import (
@@ -56,7 +56,7 @@ class Lead:
         self.found: Found | None = None
         self._points: dict[str, deque[bytes]] = {party: deque() for party in plan.followers}
         self._seen = {party: Seen() for party in plan.followers}
-        self._outputs: dict[str, Batch] = {}
+        self._outputs: dict[str, RowFile] = {}
         self._tables: dict[str, Appended] = {}
         for party in plan.followers:
             size = plan.sizes[place.me]
@@ -133,8 +133,7 @@ class Lead:
             except InvalidPoint as fault:
                 raise BreachError(party, f"{party} sent points that are none: {fault}") from None
             kept = (found[:, MASK], found[:, TAG], found[:, MARK])
-            self._outputs[party][start:stop] = np.concatenate(kept, axis=1)
-            force(self._outputs[party])
+            self._outputs[party].write(start, np.concatenate(kept, axis=1))
         self._done += 1
         return []
 
@@ -145,20 +144,29 @@ class Lead:
         for party in plan.followers:
             edges = place.ids.edges(plan.shape(party).buckets)
             for bucket, (start, stop) in enumerate(pairwise(edges.tolist())):
-                known = np.array(self._outputs[party][start:stop])
+                known = self._outputs[party].read(start, stop)
                 table, attempt = read_table(self._tables[party][bucket])
                 value = look_up(table, words(known[:, 32:48]), attempt)
                 total[start:stop] ^= value ^ words(known[:, 0:16])
         places = np.flatnonzero(~total.any(axis=1))
-        places = places[_shuffled(place.secrets.order, len(places))]
+        del total
+        order = _shuffled(place.secrets.order, len(places))
         common = hashlib.blake2b(place.secrets.order, digest_size=COMMON_BYTES, person=b"common")
-        rows = place.ids.rows(0, len(place.ids))[places]
-        self.found = Found(rows, common.hexdigest())
+        self.found = Found(place.ids.rows(places[order]), common.hexdigest())
         letters: Letters = []
         for party in plan.followers:
-            tags = np.array(self._outputs[party][places, 16:32]).tobytes()
+            tags = self._tags(party, places)[order].tobytes()
             letters += _told(place.channels[party], common.digest(), tags)
         return letters
+
+    def _tags(self, party: str, places: npt.NDArray[np.int64]) -> Batch:
+        """A follower's names for the ids at these places, which ascend."""
+        pieces = [np.empty((0, TAG_BYTES), dtype=np.uint8)]
+        for start in range(0, len(self.place.ids), BUCKET):
+            stop = min(start + BUCKET, len(self.place.ids))
+            own = places[np.searchsorted(places, start) : np.searchsorted(places, stop)]
+            pieces.append(self._outputs[party].read(start, stop)[own - start, 16:32])
+        return np.concatenate(pieces)
 
 
 def read_table(piece: bytes) -> tuple[Words, int]:

@@ -22,6 +22,8 @@ from colonnade.errors import BreachError
 from colonnade.wire.messages import Buffer, Introduction, Sealed
 
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 16, 16
+SIZE_MAX = 10**10
+"""More ids than anybody has."""
 _CONTEXT = "colonnade alignment 1"
 
 
@@ -99,8 +101,8 @@ def check_introduction(
     """Raise a ValueError, with a clause, for an introduction that is not of this party."""
     if said.party != party or len(said.key) != KEY_BYTES or len(said.nonce) != NONCE_BYTES:
         raise ValueError("it did not introduce itself")
-    if said.size < 0:
-        raise ValueError("it claims to have fewer than no ids")
+    if not 0 <= said.size <= SIZE_MAX:
+        raise ValueError(f"it claims to have {said.size:,} ids")
     credentials.check(party, said.certificate, occasion.words(said), said.signature)
 
 

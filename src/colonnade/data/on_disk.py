@@ -49,6 +49,12 @@ class OnDisk:
     places: Places
     """For each row of the file its place in the common order; `ELSEWHERE`, if it has none."""
 
+    def only(self, rows: Rows) -> OnDisk:
+        """As if there were no other rows than these, in this order."""
+        now = np.full(len(self.places) + 1, ELSEWHERE, dtype=np.int32)
+        now[rows] = np.arange(len(rows), dtype=np.int32)
+        return OnDisk(self.file, self.names, now[self.places])
+
     def take(self, rows: Rows) -> Part:
         """Some of the rows, by their places, in ascending order."""
         return Part(self, rows)

@@ -5,7 +5,7 @@ Rows of tables are ordered by id; rows of arrays have no ids and keep the order 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,15 +49,41 @@ class FileRows:
     """In ascending order, or in that of the alignment; None for rows that only their place
     identifies."""
 
+    def only(self, rows: pa.Array) -> FileRows:
+        """Some of the rows, in this order."""
+        places = rows.to_numpy()
+        return FileRows(
+            self.name,
+            len(places),
+            features=_picked(self.features, places),
+            labels=_picked(self.labels, places),
+            weights=_picked(self.weights, places),
+            ids=_picked(self.ids, rows),
+        )
+
+
+def _picked(values: Any, places: Any) -> Any:
+    if values is None:
+        return None
+    if isinstance(values, OnDisk):
+        return values.only(places)
+    return values.take(places) if isinstance(values, pa.Table | pa.Array) else values[places]
+
 
 def read_rows(
-    name: str, party: Party, label: str | None, rule: Ids | None = None, *, test: bool = False
+    name: str,
+    party: Party,
+    label: str | None,
+    rule: Ids | None = None,
+    *,
+    test: bool = False,
+    matched: bool = False,
 ) -> FileRows:
     """Read a party's own rows, or those held out; `label` is the active party's label column, and
-    `rule` says what of an id counts where the rows were aligned."""
+    `rule` says what of an id counts where rows were aligned, or are to be `matched`."""
     table = party.table_test if test else party.table
     if table is not None and not is_array(table):
-        return _from_table(name, party, label, table, rule or Ids())
+        return _from_table(name, party, label, table, rule or Ids(), matched)
     if party.sample_weight is not None:
         raise DataError(
             f"{name} has sample_weight '{party.sample_weight}' but no table with columns: "
@@ -134,7 +160,9 @@ def open_table(name: str, party: Party, path: str) -> TableFile:
     return file
 
 
-def _from_table(name: str, party: Party, label: str | None, path: str, rule: Ids) -> FileRows:
+def _from_table(
+    name: str, party: Party, label: str | None, path: str, rule: Ids, matched: bool
+) -> FileRows:
     if party.view is not None:
         raise DataError(f"{name} has a view but {path} is a table: use columns instead of view")
     if party.aligned is not None and path == party.table_test:
@@ -154,7 +182,7 @@ def _from_table(name: str, party: Party, label: str | None, path: str, rule: Ids
     own = [column for column in (label, party.sample_weight) if active and column is not None]
     chosen = _chosen(name, party, label, file)
     large = bool(chosen) and is_large(file, chosen)
-    table, ids, features = _read(name, party, rule, file, chosen, own, large=large)
+    table, ids, features = _read(name, party, rule, file, chosen, own, large=large, matched=matched)
     return FileRows(
         name=name,
         count=len(ids),
@@ -174,12 +202,13 @@ def _read(
     own: list[str],
     *,
     large: bool,
+    matched: bool,
 ) -> tuple[pa.Table, pa.Array, pa.Table | OnDisk | None]:
     """Columns in the order in which all parties have the rows, the ids, and the features, which may
     stay on disk."""
     columns = id_columns(name, party, str(file.path))
     table = file.read([*columns, *own] if large else [*columns, *chosen, *own])
-    ids, order = _order(name, party, rule, table, str(file.path))
+    ids, order = _order(name, party, rule, table, str(file.path), matched)
     rest = table.drop_columns(list(columns))
     if not large:
         rest = rest.take(order)
@@ -190,12 +219,12 @@ def _read(
 
 
 def _order(
-    name: str, party: Party, rule: Ids, table: pa.Table, where: str
+    name: str, party: Party, rule: Ids, table: pa.Table, where: str, matched: bool
 ) -> tuple[pa.Array, pa.Array]:
     """The ids of the rows in the order in which all parties have them, and which row each is."""
     columns = id_columns(name, party, where)
     if party.aligned is None:
-        if len(columns) == 1:
+        if len(columns) == 1 and not matched:
             return ordered(table[columns[0]], columns[0], where)
         texts = pa.chunked_array([id_texts(table, columns, rule, where)])
         return ordered(texts, " + ".join(columns), where)
@@ -260,6 +289,34 @@ def label_at_passive(name: str, label: str | None) -> DataError:
     )
 
 
+def common_rows(parts: Mapping[str, FileRows]) -> dict[str, FileRows]:
+    """The rows that all parties have, where all tables are in one place."""
+    ids = {name: part.ids for name, part in parts.items()}
+    if any(own is None for own in ids.values()):
+        raise DataError(
+            "the job wants its rows matched by id (alignment = 'private'), and not all parties "
+            "have a table with ids: give each one, or leave out alignment"
+        )
+    first, *others = ids.values()
+    common: Any = first
+    for other in others:
+        common = common.filter(pc.is_in(common, value_set=other))
+    if not len(common):
+        raise DataError(
+            "no id is common to all parties: see that the id columns hold the same kind of ids, "
+            "written the same way (the job's [ids] table says what counts)"
+        )
+    return {
+        name: part.only(pc.index_in(common, value_set=part.ids)) for name, part in parts.items()
+    }
+
+
+_MATCH = (
+    "set alignment = 'private' in the job, and a simulation takes the common rows, which colonnade "
+    "align finds over the network"
+)
+
+
 def check_aligned(parts: Sequence[FileRows]) -> None:
     """Check that all parties hold the same rows in the same order."""
     by_ids = [part for part in parts if part.ids is not None]
@@ -271,6 +328,11 @@ def check_aligned(parts: Sequence[FileRows]) -> None:
         )
     for part in parts[1:]:
         first = parts[0]
+        if part.count != first.count and part.ids is not None:
+            raise DataError(
+                f"unequal row counts: {first.name} has {first.count} rows, {part.name} has "
+                f"{part.count}: {_MATCH}"
+            )
         if part.count != first.count:
             raise unequal("rows", first.name, first.count, part.name, part.count)
         if part.ids is not None and not part.ids.equals(first.ids):
@@ -279,7 +341,7 @@ def check_aligned(parts: Sequence[FileRows]) -> None:
 
 def _different_ids(first: FileRows, second: FileRows) -> DataError:
     alone = pc.filter(first.ids, pc.invert(pc.is_in(first.ids, value_set=second.ids)))
-    cure = "keep only the rows with common ids in every party's table"
+    cure = _MATCH
     for slip, pattern, kept in _SLIPS:
         if _without(first, pattern, kept).equals(_without(second, pattern, kept)):
             cure = f"they are alike but for {slip}, so write them the same way in both tables"

@@ -26,7 +26,14 @@ from colonnade.data.fingerprint import fingerprint
 from colonnade.data.labels import Encoded, Task, encode
 from colonnade.data.named import Dataset, load
 from colonnade.data.on_disk import OnDisk, Part
-from colonnade.data.own import FileRows, check_aligned, named_features, named_weights, read_rows
+from colonnade.data.own import (
+    FileRows,
+    check_aligned,
+    common_rows,
+    named_features,
+    named_weights,
+    read_rows,
+)
 from colonnade.data.preprocess import Preprocessor
 from colonnade.data.splits import SPLITS, Parts, Split, split_rows
 from colonnade.data.vertical import Columns, Labels, VerticalData, labels_of
@@ -128,7 +135,8 @@ def read_files(job: Job, me: str) -> Files:
     """Read a party's own files."""
     party, label = job.parties[me], job.parties[job.active].label
     column = None if label is None or is_array(label) else label
-    train = read_rows(me, party, column, job.ids)
+    matched = job.alignment == "private"
+    train = read_rows(me, party, column, job.ids, matched=matched)
     if party.table_test is None and party.label_test is None:
         return Files(train, None)
     if party.table is not None and party.table_test is None:
@@ -253,6 +261,14 @@ def _from_named(job: Job, name: str) -> dict[str, PartyData]:
 def _from_files(job: Job) -> dict[str, PartyData]:
     _check_test_files(job)
     files = {name: read_files(job, name) for name in job.parties}
+    if job.alignment == "private" and not all(party.aligned for party in job.parties.values()):
+        if any(own.test is not None for own in files.values()):
+            raise DataError(
+                "the job wants its rows matched by id (alignment = 'private') and has files of "
+                "test rows: hold out a share of the rows instead (train.test)"
+            )
+        common = common_rows({name: own.train for name, own in files.items()})
+        files = {name: Files(rows, None) for name, rows in common.items()}
     check_aligned([own.train for own in files.values()])
     check_aligned([own.test for own in files.values() if own.test is not None])
     return {name: from_files(job, name, own) for name, own in files.items()}

@@ -89,11 +89,11 @@ class Training:
         mine = self.hello
         if _rows(hello) != _rows(mine):
             theirs, own = _rows(hello), _rows(mine)
-            return f"{peer} has {theirs}, {mine.party} has {own}: align the rows first"
+            return f"{peer} has {theirs}, {mine.party} has {own}: run colonnade align first"
         if hello.fingerprint != mine.fingerprint:
             return (
                 f"{peer} and {mine.party} have as many rows, but other ids or another order: "
-                "align the rows first"
+                "run colonnade align first"
             )
         declared = self.terms.get(f"parties.{peer}.width")
         if declared is not None and declared != str(hello.width):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 
 from colonnade.align.desk import IDS, SECRETS, Desk
 from colonnade.align.idset import IdSet
@@ -21,10 +23,10 @@ from colonnade.data.aligned import (
     FACTS,
     ROWS,
     Alignment,
+    TableFingerprint,
     has_alignment,
     pack_rows,
     read_facts,
-    table_fingerprint,
 )
 from colonnade.data.ids import id_texts
 from colonnade.data.own import id_columns, open_table
@@ -82,13 +84,25 @@ def read_ids(job: Job, me: str, desk: Desk | None = None) -> OwnIds:
             f"parties.{me}.id to the column that names its rows"
         )
     path, columns = party.table, id_columns(me, party, party.table)
-    table = open_table(me, party, path).read(columns)
-    texts = id_texts(table, columns, job.ids, path)
-    if not len(texts):
-        raise DataError(f"{path} has no rows: name a table that has some")
+    file, mixed = open_table(me, party, path), TableFingerprint()
+    shapes: list[str] = []
+
+    def texts() -> Iterator[pa.Array]:
+        for batch in file.batches(columns):
+            piece = pa.Table.from_batches([batch])
+            found = id_texts(piece, columns, job.ids, path, first=mixed.count)
+            if not shapes and len(found):
+                shapes.append(shape_of(found))  # The first of them are as good as all.
+            mixed.update(found)
+            yield found
+
     if desk is not None:
-        IdSet.build(desk.folder / IDS, [texts], job.ids, path)
-    return OwnIds(columns, len(texts), table_fingerprint(texts), shape_of(texts))
+        IdSet.build(desk.folder / IDS, texts(), job.ids, path)
+    else:
+        deque(texts(), maxlen=0)
+    if not mixed.count:
+        raise DataError(f"{path} has no rows: name a table that has some")
+    return OwnIds(columns, mixed.count, mixed.text(), shapes[0])
 
 
 def align(
