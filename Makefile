@@ -45,6 +45,7 @@ bench: $(READY)  ## speed as ratios, measured side by side in one run
 	$(BIN)/python -m benchmarks.light
 	$(BIN)/python -m benchmarks.codecs
 	$(BIN)/python -m benchmarks.network
+	$(BIN)/python -m benchmarks.alignment
 
 bench-wan: $(READY) ## the transport over emulated slow lines (root)
 	$(BIN)/python -m benchmarks.wan
