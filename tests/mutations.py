@@ -13,15 +13,20 @@ from colonnade.wire.codec import Codec
 from colonnade.wire.messages import (
     MESSAGES,
     Barrier,
+    BlindedPoints,
+    CommonTags,
     Embedding,
     Evaluate,
+    EvaluatedPoints,
     EvaluationEmbedding,
     Failure,
     Finish,
     Gradient,
     Hello,
+    Introduction,
     Labels,
     Leave,
+    MaskTable,
     Message,
     Packed,
     Snapshot,
@@ -34,6 +39,7 @@ from colonnade.wire.messages import (
 EDGES = (0, 1, 2, 3, 7, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 62, (1 << 64) - 1)
 BITS = {"kind": 8, "flags": 8, "generation": 32, "total": 32}
 """Of the fields that have not 64."""
+SEALED = (BlindedPoints, EvaluatedPoints, MaskTable, CommonTags)
 FIELDS = ("kind", "generation", "number", "acknowledged", "flags", "total", "offset")
 
 
@@ -66,6 +72,8 @@ def messages(hello: Hello) -> list[Message]:
         Finish(3, 1, "target"),
         Terms({"seed": "1"}),
         Welcome("p1", hello.digest, 0, {"p0": 4, "p1": 4, "p2": 4}, task="binary", classes=2),
+        Introduction("p2", 100, bytes(32), bytes(16), b"certificate", bytes(64), "digits"),
+        *(kind("p2", "p1", 0, bytes(48)) for kind in SEALED),
     ]
     assert {type(message) for message in found} == set(MESSAGES.values())
     return found

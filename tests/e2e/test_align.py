@@ -167,7 +167,7 @@ def test_no_common_id_is_said_at_both_ends_with_what_the_ids_look_like(house):
     [
         ("id,usage\n1,2\n1,3\n", 'id = "id"', "rows 1 and 2 have the same"),
         ("id,usage\n1,2\n,3\n", 'id = "id"', "no id in 'id', the first is row 2"),
-        ("id,usage\n", 'id = "id"', "telco.csv has no rows"),
+        ("id,usage\n", 'id = "id"', "no rows"),
         ("id,usage\n1,2\n", 'id = "ids"', "no id column 'ids': did you mean 'id'?"),
         ("id,usage\n1,2\n", "", "has the table"),
         ("id,usage\n1.5,2\n", 'id = "usage"', None),
