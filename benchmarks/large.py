@@ -9,9 +9,8 @@ its own; pages of files, which the system drops when it needs room, are not in i
     python -m benchmarks.large --rows 2000000       a tenth of that
     python -m benchmarks.large --smoke              tiny, to see that it runs
 
-To see that it runs where page cache is scarce too, start it in a cgroup:
-
-    systemd-run --scope -p MemoryMax=2G python -m benchmarks.large
+Where page cache is scarce a training goes on, more slowly: `docs/tables.md` has a run with each
+party in a cgroup of 2 GiB.
 """
 
 from __future__ import annotations

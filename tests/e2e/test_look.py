@@ -82,3 +82,8 @@ def test_only_the_first_rows_are_looked_at(tmp_path, capsys):
     pa_parquet.write_table(pa.table({"x": list(range(1000))}), tmp_path / "t.parquet")
     found = json.loads(asked(capsys, str(tmp_path / "t.parquet"), "--json", "--rows", "10"))
     assert found["rows"] == 10 and not found["whole"]
+
+
+def test_what_a_terminal_would_obey_is_not_printed(tmp_path, capsys):
+    (tmp_path / "bank.csv").write_text("a;b\n\x1b[2J;1\n\x1b]0;2\n")
+    assert "\x1b" not in asked(capsys, str(tmp_path / "bank.csv"))

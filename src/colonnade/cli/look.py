@@ -12,6 +12,7 @@ from colonnade.cli.options import Json
 from colonnade.errors import RequestError
 from colonnade.job.party_file import PartyFile, load_party, own_job
 from colonnade.job.records import Job, Party
+from colonnade.record.chain import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -93,12 +94,12 @@ def _table(report: Report) -> Table:
     table.add_column("note", overflow="fold", style="yellow")
     for each in report.columns:
         table.add_row(
-            Text(each.name),
+            Text(printable(each.name)),
             each.kind,
             each.becomes,
             f"{each.inputs:,}" if each.inputs else "",
             f"{each.missing:.1%}" if each.missing else "",
-            Text(", ".join(each.examples)),
-            Text("; ".join(each.warnings)),
+            Text(printable(", ".join(each.examples))),
+            Text(printable("; ".join(each.warnings))),
         )
     return table

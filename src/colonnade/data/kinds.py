@@ -19,7 +19,19 @@ _MANY = 100
 _HUGE = 1_000
 _FEW = 20
 _MOSTLY = 0.5
-_WORDS_OF_TWO = ("yes no", "y n", "true false", "t f", "1 0", "ja nein", "oui non", "si no", "j n")
+_PAIRS = (
+    "yes no",
+    "y n",
+    "true false",
+    "t f",
+    "1 0",
+    "ja nein",
+    "j n",
+    "oui non",
+    "sí no",
+    "si no",
+)
+_WORDS_OF_TWO = {frozenset(pair.split()) for pair in _PAIRS}
 _CODE_NAMES = re.compile(
     r"(^|[_\W])(zip|zip_?code|plz|post_?code|postal(_?code)?|phone(_?n(o|umber))?|telefon|tel|"
     r"mobile|iban|bic|sku|ean|branch(_?(id|code|no))?|area_?code)($|[_\W])",
@@ -96,7 +108,7 @@ def _text(name: str, column: pa.ChunkedArray) -> tuple[Kind, list[str]]:
     if len(words) == 1:
         return "constant", _constant(counts)
     if len(words) == 2:
-        pair = " ".join(sorted(word.strip().lower() for word in words)[::-1])
+        pair = frozenset(word.strip().lower() for word in words)
         return ("boolean" if pair in _WORDS_OF_TWO else "category"), []
     form = form_of(column)
     if form is not None:
