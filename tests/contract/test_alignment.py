@@ -470,3 +470,19 @@ def test_kinds_are_those_of_an_alignment_and_no_others(tmp_path):
     job = job_of(sets)
     own = party(job, "bank", sets["bank"], tmp_path)
     assert own.kinds.sends == own.kinds.accepts == ALIGNMENT
+
+
+def test_who_comes_back_with_another_key_or_more_ids_is_refused(tmp_path):
+    """A leading party that has seen what its ids gave must not go on with others."""
+    import msgspec
+
+    sets = drawn((40, 90), 20)
+    job = job_of(sets)
+    parties = programs(job, sets, tmp_path)
+    simulated(job, parties)
+    follower = parties["telco"]
+    said = dict(follower.introductions)
+    follower.meet(said)
+    for more in ({"size": 41}, {"key": bytes(32)}):
+        with pytest.raises(PartyError, match="bank has lost its key of this alignment, or has"):
+            follower.meet(said | {"bank": msgspec.structs.replace(said["bank"], **more)})

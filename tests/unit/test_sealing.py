@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.align.desk import IDS, Desk
+from colonnade.align.desk import ASKED, IDS, TABLES, Desk
 from colonnade.align.idset import IdSet
 from colonnade.align.sealing import Channel, Occasion, Unsigned, check_introduction, introduce
 from colonnade.data.ids import id_texts
-from colonnade.errors import BreachError, DataError, RequestError
+from colonnade.errors import BreachError, DataError, PartyError, RequestError
 from colonnade.job.ids import Ids
 from colonnade.tls.signature import Credentials, NotSigned, pin
 from colonnade.wire.messages import BlindedPoints, Buffer, CommonTags, EvaluatedPoints
@@ -197,3 +197,16 @@ def test_a_desk_refuses_to_go_on_with_other_ids(tmp_path):
     with pytest.raises(RequestError, match="table has changed since this alignment began"):
         desk.secrets("run", os.urandom)
     assert desk.secrets("another", os.urandom).key != first.key
+
+
+@pytest.mark.parametrize("given", [ASKED, TABLES])
+def test_who_has_answered_begins_no_other_run(tmp_path, given):
+    """An active party names the run. By breaking off before the first checkpoint and naming another
+    it would get new keys, new tables, and as many ids to try as it likes."""
+    desk = Desk(tmp_path)
+    IdSet.build(tmp_path / IDS, [pa.array(["a", "b"])], Ids(), "t.csv")
+    first = desk.secrets("run", os.urandom)
+    desk.appended(given, 4).add(b"some")
+    with pytest.raises(PartyError, match="begin another alignment"):
+        desk.secrets("another", os.urandom)
+    assert desk.secrets("run", os.urandom) == first

@@ -12,12 +12,14 @@ import numpy as np
 
 from colonnade.align.group import Batch
 from colonnade.align.idset import IdSet
-from colonnade.errors import RequestError
+from colonnade.errors import PartyError, RequestError
 from colonnade.record.checkpoints import ANEW
 from colonnade.record.private import OWNER_ONLY, append_to_private, private_file, write_whole
 
 SECRETS = "secrets.json"
 IDS = "ids.bin"
+ASKED, TABLES = "asked.bin", "tables.bin"
+"""What a follower was asked, and what it has given."""
 Randomness = Callable[[int], bytes]
 """So many bytes that nobody else can guess."""
 _BYTES = 32
@@ -40,8 +42,8 @@ class Secrets(msgspec.Struct, frozen=True):
     """What the common order comes from, where it leads."""
     ids: str = ""
     """A fingerprint of its ids."""
-    peers: Mapping[str, bytes] = {}
-    """The public keys of the others, as they first introduced themselves."""
+    peers: Mapping[str, tuple[bytes, int]] = {}
+    """The public keys of the others and how many ids they have, as they first said."""
 
     @classmethod
     def draw(cls, run: str, ids: str, randomness: Randomness) -> Secrets:
@@ -74,10 +76,20 @@ class Desk:
                     f"the table has changed since this alignment began: put it back, or {ANEW}"
                 )
             return known
+        if known is not None and self._has_answered():
+            # Else whoever leads could break off and ask for other ids, as often as it likes.
+            raise PartyError(
+                f"the others begin another alignment, {run[:12]}, than that in which this party "
+                f"has answered, {known.run[:12]}: {ANEW}"
+            )
         self.clear()
         drawn = Secrets.draw(run, ids, randomness)
         self.keep(drawn)
         return drawn
+
+    def _has_answered(self) -> bool:
+        paths = [self.folder / name for name in (ASKED, TABLES)]
+        return any(path.exists() and path.stat().st_size > 0 for path in paths)
 
     def keep(self, secrets: Secrets) -> None:
         """Write the secrets."""

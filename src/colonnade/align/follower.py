@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from colonnade.align.desk import ASKED, TABLES
 from colonnade.align.garbled import garble
 from colonnade.align.group import Batch, InvalidPoint
 from colonnade.align.plan import CHUNK, WINDOW
@@ -60,8 +61,8 @@ class Follower:
         size, desk = len(place.ids), place.desk
         self._tags = desk.rows("tags.bin", size, TAG_BYTES)
         self._prediction_tags = desk.rows("prediction-tags.bin", size, TAG_BYTES)
-        self._tables = desk.appended("tables.bin", ATTEMPT_BYTES + self._shape.table_bytes)
-        self._asked = desk.appended("asked.bin", hashlib.sha256().digest_size)
+        self._tables = desk.appended(TABLES, ATTEMPT_BYTES + self._shape.table_bytes)
+        self._asked = desk.appended(ASKED, hashlib.sha256().digest_size)
         self._seen = Seen()
         self.found: Found | None = None
         self._heard: list[bytes] = []

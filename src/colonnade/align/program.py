@@ -144,14 +144,17 @@ class Align:
 
     def _same_peers(self, said: Mapping[str, Introduction]) -> Secrets:
         """What two parties share comes from their keys, and is in tables that were sent: who has
-        lost its key cannot go on with the others."""
-        keys = {name: other.key for name, other in said.items() if name != self.me}
+        lost its key cannot go on with the others. Nor can who comes back with more ids."""
+        now = {name: (other.key, other.size) for name, other in said.items() if name != self.me}
         known = self._secrets.peers
-        for name, key in keys.items():
-            if name in known and known[name] != key:
-                raise PartyError(f"{name} has lost what it had of this alignment: {ANEW}")
-        if dict(known) != keys:
-            self._secrets = msgspec.structs.replace(self._secrets, peers=keys)
+        for name, told in now.items():
+            if name in known and known[name] != told:
+                raise PartyError(
+                    f"{name} has lost its key of this alignment, or has other ids than before: "
+                    f"{ANEW}"
+                )
+        if dict(known) != now:
+            self._secrets = msgspec.structs.replace(self._secrets, peers=now)
             self._desk.keep(self._secrets)
         return self._secrets
 
