@@ -190,11 +190,12 @@ def _forecast(job: Job, me: str, file: PartyFile, own: OwnIds) -> dict[str, Any]
     }
     unpinned = [name for name in others if name not in file.tls.pins]
     learns = [
-        f"{', '.join(others)} learn how many ids {me} has, and which of their own ids all have",
+        f"each of {', '.join(others)} learns how many ids {me} has, and which of its own ids all "
+        "have",
         f"if {me} has the fewest ids it leads, and sends {lead_bytes:,} bytes of blinded points, "
         f"and then 16 bytes to each party for each common id",
-        f"else it sends a table of {table_bytes:,} bytes, and 32 bytes for each id of the leading "
-        "party; these say nothing of ids that are not common",
+        f"else it sends {table_bytes:,} bytes of tables, and 32 bytes for each id of the leading "
+        "party; they say nothing of ids that are not common",
         "the active party hands on letters between the others, and cannot read them",
     ]
     if unpinned:
