@@ -87,3 +87,17 @@ def test_only_the_first_rows_are_looked_at(tmp_path, capsys):
 def test_what_a_terminal_would_obey_is_not_printed(tmp_path, capsys):
     (tmp_path / "bank.csv").write_text("a;b\n\x1b[2J;1\n\x1b]0;2\n")
     assert "\x1b" not in asked(capsys, str(tmp_path / "bank.csv"))
+
+
+def test_ids_of_two_columns_are_left_out(table, capsys, tmp_path):
+    (tmp_path / "bank.toml").write_text('table = "bank.csv"\nid = ["customer", "zip"]\n')
+    found = json.loads(asked(capsys, str(tmp_path / "bank.toml"), "--json"))
+    assert [each["kind"] for each in found["columns"]][:2] == ["id", "id"]
+    lines = tomllib.loads("\n".join(found["party_file"]))
+    assert lines["id"] == ["customer", "zip"] and lines["columns"] == ["*", "!note"]
+
+
+def test_a_party_file_with_a_column_that_is_not_there(table, capsys, tmp_path):
+    (tmp_path / "bank.toml").write_text('table = "bank.csv"\nid = "custommer"\n')
+    assert main(["look", str(tmp_path / "bank.toml")]) == 2
+    assert "has no column 'custommer': did you mean 'customer'" in capsys.readouterr().err

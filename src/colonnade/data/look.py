@@ -14,7 +14,7 @@ from colonnade.data.csv_dialect import SEPARATORS
 from colonnade.data.files import TableFile
 from colonnade.data.kinds import recognise
 from colonnade.data.layout import expanded
-from colonnade.data.own import table_file
+from colonnade.data.own import id_columns, table_file
 from colonnade.data.plain import Category, Number
 from colonnade.data.preprocess import LeftOut, learn, plainly, treatment_of
 from colonnade.data.tables import select
@@ -72,7 +72,10 @@ def look(path: str | Path, party: Party, rows: int = ROWS) -> Report:
     """Look at the first rows of a table as a party would read it."""
     file = table_file(str(path), party)
     table, whole = _first(file, rows)
-    own = {party.id: "id", party.label: "label", party.sample_weight: "weight"}
+    ids = [] if party.id is None else id_columns("the party", party, str(path))
+    own: dict[str | None, str] = {party.label: "label", party.sample_weight: "weight"}
+    own |= dict.fromkeys(ids, "id")
+    file.check(name for name in own if name is not None)
     rest = [name for name in file.names if name not in own]
     chosen = set(select(party.columns, rest, str(path)) if party.columns else rest)
     found = [
@@ -183,7 +186,7 @@ def _lines(path: Path, party: Party, found: Sequence[Seen]) -> list[str]:
         for each in found
         if each.becomes in ("left out", "refused")
         and each.kind not in ("label", "weight")
-        and each.name != table["id"]
+        and each.name not in ([table["id"]] if isinstance(table["id"], str) else table["id"])
     ]
     table["columns"] = ["*", *(f"!{name}" for name in out)]
     treat = dict(party.treat)
