@@ -55,7 +55,7 @@ class TorchActive(TorchLearner):
         }
         """Every training row's last embedding of every passive party."""
         self._out = {
-            peer: self._stage("gradient", agreement.methods[peer].compress.gradient, peer)
+            peer: self._outbound.stage("gradient", agreement.methods[peer].compress.gradient, peer)
             for peer in self._widths
         }
         """By party, what its gradients pass."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from colonnade.compress import Occasion
 from colonnade.data.splits import Split
 from colonnade.learn.learner import Aggregate, Reply
-from colonnade.learn.outbound import Stage
+from colonnade.learn.outbound import Outbound, Secret
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template, some_values
 from colonnade.methods.method import Method
@@ -56,8 +55,8 @@ class NullLearner:
         self._me = me
         self._importance = torch.ones(self.width)
         self._encoding = method.compress.embedding
-        self._stage = partial(Stage, 0, me)
-        out = self._stage("embedding", self._encoding)
+        self._outbound = Outbound(0, me, Secret(0))
+        out = self._outbound.stage("embedding", self._encoding)
         self._embedding = Template(out, self.width, sizes.dtype)
 
     def _nothing(self, *_: Any, **__: Any) -> None:
@@ -96,14 +95,14 @@ class NullPassive(NullLearner):
     def upload(self, start: int, rows: int) -> Packed:
         some = min(rows, self._sizes.rows["train"] - start)
         embedding = torch.zeros(some, self.width, dtype=self._sizes.dtype)
-        return self._stage("upload").pack(embedding)
+        return self._outbound.stage("upload").pack(embedding)
 
     def backward(self, exchange: Exchange) -> None:
         self.applied.append(exchange.round)
 
     def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
         rows, encoding = self._sizes.rows[split], self._encoding
-        out = self._stage("evaluation", None if self._sizes.evaluates_plain else encoding)
+        out = self._outbound.stage("evaluation", None if self._sizes.evaluates_plain else encoding)
         template = Template(out, self.width, self._sizes.dtype)
         return [
             (start, template.piece(min(EVALUATION_ROWS, rows - start), round))
@@ -130,13 +129,13 @@ class NullActive(NullLearner):
         self._record = record or Record()
         self._captured = -1
         self._gradients = {
-            peer: Template(self._stage("gradient", encoding, peer), width, sizes.dtype)
+            peer: Template(self._outbound.stage("gradient", encoding, peer), width, sizes.dtype)
             for peer, width in sizes.widths.items()
             for encoding in [methods[peer].compress.gradient]
         }
         self._top = [
             (
-                self._stage("top", methods[me].compress.top, str(number)),
+                self._outbound.stage("top", methods[me].compress.top, str(number)),
                 some_values(shape, sizes.dtype),
             )
             for number, shape in enumerate(sizes.top)
@@ -148,7 +147,7 @@ class NullActive(NullLearner):
             return None
         rows = self._sizes.rows["train"]
         shape = (rows, 1) if self._sizes.labels.is_floating_point else (rows,)
-        out = self._stage("labels")
+        out = self._outbound.stage("labels")
         labels = out.pack(torch.zeros(shape, dtype=self._sizes.labels))
         weights = out.pack(torch.zeros(rows, dtype=self._sizes.dtype))
         return Labels(labels, (weights,) if self._sizes.weighted else ())

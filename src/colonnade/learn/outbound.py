@@ -1,15 +1,17 @@
 """The way out: every tensor that leaves a party passes one of these stages, and nothing else may
 encode one (`tests/unit/test_tidy.py` holds `learn` and `party` to that).
 
-A stage has the encoding that the method has for its tensors, and is the place for whatever else is
-done to them before they leave: to clip them, to add noise or a mask, to encrypt them. Its mirror
-image is `inbound`.
+A stage knows what its tensors are for, the encoding that the method has for them, and the party's
+secret randomness. So it is the place for whatever is done to a tensor before it leaves: to clip it,
+to add noise or a mask, to encrypt it. Its mirror image is `inbound`.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Literal
 
+import numpy as np
 import torch
 
 from colonnade.compress import Encoding, Key, Occasion, decode, plain
@@ -22,24 +24,32 @@ training rows before the first round; a gradient; a parameter of the top model; 
 of rows."""
 
 
-class Stage:
-    """What one kind of a party's tensors passes on its way out, by an encoder of its own; `to`
-    tells it from others of its purpose.
+class Secret:
+    """A party's secret randomness. What is drawn from it nobody else can foresee or repeat, unlike
+    the dither of an encoding, whose key travels with the message.
 
-    >>> Stage(0, "lab", "embedding").pack(torch.ones(2, 3)).shape
-    (2, 3)
+    >>> one, again = (Secret(7).stream("noise", 3).integers(1000, size=9) for _ in range(2))
+    >>> bool((one == again).all())
+    True
     """
 
-    def __init__(
-        self,
-        job_seed: int,
-        me: str,
-        purpose: Purpose,
-        encoding: Encoding | None = None,
-        to: str = "",
-    ) -> None:
-        self.is_plain = encoding in (None, plain())
-        self._encoder = (encoding or plain()).encoder(Key(job_seed, me, purpose, to))
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def stream(self, *use: str | int) -> np.random.Generator:
+        """A stream of its own for each use; a party that begins again draws the same for it."""
+        text = repr((self._seed, *use))
+        return np.random.default_rng(np.frombuffer(hashlib.sha256(text.encode()).digest(), "<u4"))
+
+
+class Stage:
+    """What one kind of tensor passes on its way out."""
+
+    def __init__(self, purpose: Purpose, encoding: Encoding, key: Key, secret: Secret) -> None:
+        self.purpose = purpose
+        self.secret = secret
+        self.is_plain = encoding == plain()
+        self._encoder = encoding.encoder(key)
 
     def pack(self, tensor: torch.Tensor, use: Occasion | None = None) -> Packed:
         """The tensor as it leaves; it may share memory with the one that is given."""
@@ -62,3 +72,23 @@ class Stage:
 
     def restore(self, state: Tree) -> None:
         self._encoder.restore(state)
+
+
+class Outbound:
+    """All stages of a party.
+
+    >>> out = Outbound(job_seed=0, me="lab", secret=Secret(7))
+    >>> out.stage("embedding", plain()).pack(torch.ones(2, 3)).shape
+    (2, 3)
+    """
+
+    def __init__(self, job_seed: int, me: str, secret: Secret) -> None:
+        self._job_seed = job_seed
+        self._me = me
+        self._secret = secret
+
+    def stage(self, purpose: Purpose, encoding: Encoding | None = None, to: str = "") -> Stage:
+        """A stage with an encoder of its own, plain if no encoding is given; `to` tells it from
+        others of its purpose."""
+        key = Key(self._job_seed, self._me, purpose, to)
+        return Stage(purpose, encoding or plain(), key, self._secret)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from colonnade.learn.columns import Columns
 from colonnade.learn.contents import Forward
 from colonnade.learn.inbound import received
 from colonnade.learn.learner import Reply, Rows
-from colonnade.learn.outbound import Stage
+from colonnade.learn.outbound import Outbound, Secret
 from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import Randomness, Trainer, evaluating
@@ -54,7 +53,7 @@ class TorchLearner:
         self._kept: dict[int, Weights] = {}
         self._best: int = -1
         self._random = Randomness(modules.values(), party.seed, party.device)
-        self._stage = partial(Stage, party.job.seed, party.me)
+        self._outbound = Outbound(party.job.seed, party.me, Secret(party.seed))
 
     def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
         """The bottom model on a batch, in training mode."""
@@ -173,7 +172,7 @@ class TorchPassive(TorchLearner):
 
     def __init__(self, *common: Any) -> None:
         super().__init__(*common)
-        self._out = self._stage("embedding", self._method.compress.embedding)
+        self._out = self._outbound.stage("embedding", self._method.compress.embedding)
         self._importance: torch.Tensor | None = None
         """How much each column of the embedding mattered when a gradient last came."""
 
@@ -236,7 +235,7 @@ class TorchPassive(TorchLearner):
         bottom = self._modules["bottom"]
         with evaluating(bottom):
             embedding = bottom(self._features["train"][start : start + rows])
-        return self._stage("upload").pack(embedding)
+        return self._outbound.stage("upload").pack(embedding)
 
     def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
         """The bottom model on a whole split, in evaluation mode.
@@ -251,6 +250,6 @@ class TorchPassive(TorchLearner):
         encoding = None if evaluates_plain else self._method.compress.embedding
         pieces = []
         for start in range(0, len(self._features[split]), EVALUATION_ROWS):
-            stage = self._stage("evaluation", encoding, f"{split} {start}")
+            stage = self._outbound.stage("evaluation", encoding, f"{split} {start}")
             pieces.append((start, stage.pack(self._embed(bottom, split, start), use)))
         return pieces

@@ -123,10 +123,10 @@ class SnapshotActive(TorchActive):
     def __init__(self, *common: Any) -> None:
         super().__init__(*common)
         check_top(self._modules["top"])
-        compress = self._method.compress
-        self._own_out = self._stage("embedding", compress.embedding)
+        compress, outbound = self._method.compress, self._outbound
+        self._own_out = outbound.stage("embedding", compress.embedding)
         self._top_out = [
-            self._stage("top", compress.top, str(number))
+            outbound.stage("top", compress.top, str(number))
             for number, _ in enumerate(self._modules["top"].parameters())
         ]
         self._importance: torch.Tensor | None = None
@@ -147,7 +147,7 @@ class SnapshotActive(TorchActive):
 
     def labels_message(self) -> Labels:
         """The labels as the loss takes them, and the rows' weights."""
-        out, weights = self._stage("labels"), self._sample_weights
+        out, weights = self._outbound.stage("labels"), self._sample_weights
         return Labels(
             out.pack(self._labels["train"]), () if weights is None else (out.pack(weights),)
         )

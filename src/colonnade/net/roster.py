@@ -33,6 +33,8 @@ class Peer:
     session: Session | None = None
     incarnation: int = -1
     """That party's newest known incarnation, at the active party; -1 for none."""
+    gone: str | None = None
+    """Why it left as planned, until it comes back."""
 
 
 class Roster:
@@ -102,7 +104,7 @@ class Roster:
         # A session with another incarnation: that process, and what it had received, is gone. The
         # same incarnation only reconnects, or repeats a JOIN whose answer was lost.
         lost = number != peer.incarnation and peer.session is not None
-        peer.incarnation = number
+        peer.incarnation, peer.gone = number, None
         if lost:
             self._begin_again(f"{peer.name} started again")
         elif peer.session is None:

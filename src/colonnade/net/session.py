@@ -177,6 +177,8 @@ class Session:
         a heartbeat acknowledges them."""
         self.queued_bytes = 0
         """The size of all frames that are kept."""
+        self.repeated = 0
+        """How many frames were sent more than once."""
         self._total_max = message_bytes_max + HEADER_BYTES_MAX + 64
         self._chunk_bytes = chunk_bytes
         self._kept: deque[tuple[bytearray, int]] = deque()
@@ -252,6 +254,7 @@ class Session:
 
     def rewind(self) -> None:
         """Send everything unacknowledged again, from the oldest frame's first byte."""
+        self.repeated += self._sending - self._first
         self._sending, self._sent = self._first, 0
 
     def acknowledge(self) -> Segment:

@@ -16,7 +16,7 @@ import numpy as np
 
 from colonnade.compress import Encoding, plain
 from colonnade.learn.agreement import own_method
-from colonnade.learn.outbound import Stage
+from colonnade.learn.outbound import Outbound, Secret
 from colonnade.learn.participant import DTYPES, Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template
@@ -75,7 +75,7 @@ class _Count:
         return len(self.codec.encode(message))
 
     def _tensor(self, encoding: Encoding, rows: int, round: int, known: bool) -> Packed:
-        out = Stage(0, self.me.me, "embedding", encoding)
+        out = Outbound(0, self.me.me, Secret(0)).stage("embedding", encoding)
         template = Template(out, self.me.width, DTYPES[self.me.job.train.dtype])
         if known:
             return template.piece(rows, round)
