@@ -75,7 +75,7 @@ def test_text_labels_of_several_classes_keep_their_names(people, tmp_path, capsy
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda rows: rows[5:], "keep only the rows"),
+        (lambda rows: rows[5:], "set alignment = 'private' in the job"),
         (lambda rows: [*rows, rows[0]], "keep one row per id"),
         (lambda rows: [("", *rows[0][1:]), *rows[1:]], "fill the ids in"),
         (lambda rows: [(f" {key} ", *rest) for key, *rest in rows], "different ids"),
