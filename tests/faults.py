@@ -18,9 +18,9 @@ from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
 from colonnade.run.clock import null_trainings
 from colonnade.sim.links import Deliver, Drop, Envelope, Pass, Repeat, Verdict
-from tests.lossy import LossySimulator, LossyWorld
+from colonnade.testing.lossy import LossySimulator, LossyWorld
+from colonnade.testing.stores import MemoryStore
 from tests.netrun import run_program
-from tests.stores import MemoryStore
 
 ROWS = {"train": 20, "validation": 0, "test": 4}
 

@@ -27,12 +27,12 @@ from colonnade.net.session import Segment
 from colonnade.net.world import NetworkWorld
 from colonnade.party.training import Training
 from colonnade.run.setup import prepare
+from colonnade.testing.stores import MemoryStore
 from colonnade.tls.identity import Identity
 from colonnade.tls.keyring import Keyring
 from tests import loop
 from tests.netrun import Quiet, identities, run_program
 from tests.small import Small, small
-from tests.stores import MemoryStore
 
 PATIENCE_S = 250
 _numbers = itertools.count(1000)

@@ -13,6 +13,7 @@ from colonnade.party.session import run_session
 from colonnade.party.training import Training
 from colonnade.run.setup import prepare
 from colonnade.sim.kernel import Simulator
+from colonnade.testing.lossy import LossySimulator
 from colonnade.wire.messages import (
     Barrier,
     Embedding,
@@ -27,7 +28,6 @@ from colonnade.wire.messages import (
     Upload,
     Welcome,
 )
-from tests.lossy import LossySimulator
 from tests.netrun import run_programs
 from tests.small import small, with_network
 

@@ -13,10 +13,10 @@ from colonnade.party.training import Training
 from colonnade.run.setup import prepare
 from colonnade.sim.links import Drop, Pass
 from colonnade.testing.expect import expect_same
-from tests.lossy import LossySimulator
+from colonnade.testing.lossy import LossySimulator
+from colonnade.testing.stores import MemoryStore
 from tests.netrun import run_program, run_trainings
 from tests.small import small, with_network
-from tests.stores import MemoryStore
 
 OPTIONS = {
     "fedbcd, sequential": {"name": "fedbcd", "updates": 3, "order": "sequential"},

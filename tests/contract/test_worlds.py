@@ -9,7 +9,7 @@ import pytest
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Drop, Pass, Repeat
 from colonnade.testing import check_world
-from tests.lossy import LossySimulator
+from colonnade.testing.lossy import LossySimulator
 from tests.netrun import run_programs
 
 MS = 1_000_000

@@ -7,11 +7,11 @@ import shutil
 import pytest
 
 from colonnade.errors import RefusedError
+from colonnade.testing.stores import MemoryStore
 from tests import loop
 from tests.alliance import ACTIVE, Alliance, new_keys
 from tests.scene import scene
 from tests.small import small
-from tests.stores import MemoryStore
 
 ROUNDS = 150
 

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from colonnade.party.session import run_session
+from colonnade.testing.lossy import LossySimulator
+from colonnade.testing.stores import MemoryStore
 from tests.aligning import check_exact, job_of, party
-from tests.lossy import LossySimulator
 from tests.small import with_network
-from tests.stores import MemoryStore
 
 SETS = {
     "bank": [f"c{n}" for n in range(1000)],

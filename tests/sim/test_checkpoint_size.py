@@ -10,7 +10,7 @@ from colonnade.record.sizes import Sizes
 from colonnade.run.clock import null_trainings
 from colonnade.run.simulate import run_parties
 from colonnade.sim.kernel import Simulator
-from tests.stores import MemoryStore
+from colonnade.testing.stores import MemoryStore
 
 ROWS = {"train": 20, "validation": 0, "test": 4}
 

@@ -19,8 +19,8 @@ from colonnade.learn.optim import OPTIMIZERS, SCHEDULES
 from colonnade.learn.state import restore_view, view_state
 from colonnade.policies.view import Exchange, Role, View
 from colonnade.run.setup import prepare, widths_of
+from colonnade.testing.stores import MemoryStore
 from tests.small import Small, small
-from tests.stores import MemoryStore
 
 ACTIVE = "p1"
 FILLING = 2

@@ -19,7 +19,7 @@ from colonnade.record import checkpoints, sealed
 from colonnade.record.checkpoints import CheckpointError, FileStore
 from colonnade.record.sealed import FORMAT, Header, pack, unpack
 from colonnade.record.tree import StateError
-from tests.stores import MemoryStore
+from colonnade.testing.stores import MemoryStore
 
 
 def tree(round: int) -> dict:

@@ -8,12 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.data.files import TableFile
-from colonnade.data.tables import by_id, select, values
+from colonnade.data.tables import ordered, select, values
 from colonnade.errors import DataError
 
 TABLE = pa.table(
     {"id": [3, 1, 20], "PAY_0": [0.5, 1.5, 2.5], "PAY.2": [1, 2, 3], "job": ["a", None, "b"]}
 )
+
+
+def by_id(table, column, where):
+    """The table in the order of its ids, without them, and the ids."""
+    ids, order = ordered(table[column], column, where)
+    return table.drop_columns([column]).take(order), ids
 
 
 def write(folder, suffix, table=TABLE):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colonnade.cli import screen
-from colonnade.cli.join import (
+from colonnade.cli.one_party import (
     Connect,
     DryRun,
     Emulate,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from colonnade.data.tables import id_text
 from colonnade.errors import DataError
 from colonnade.job.ids import Ids
 
@@ -41,7 +42,7 @@ def id_texts(
 
 
 def _part(column: pa.ChunkedArray, name: str, rule: Ids, where: str, first: int) -> pa.Array:
-    text = _text(column, name, where)
+    text = id_text(column, name, where)
     text = pc.utf8_normalize(text, form="NFC")
     if rule.trim:
         text = pc.utf8_trim_whitespace(text)
@@ -56,19 +57,3 @@ def _part(column: pa.ChunkedArray, name: str, rule: Ids, where: str, first: int)
             "fill the ids in, or leave those rows out"
         )
     return text
-
-
-def _text(column: pa.ChunkedArray, name: str, where: str) -> pa.Array:
-    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    try:
-        if pa.types.is_floating(array.type):
-            # Another party's file may hold the same ids as whole numbers or as text.
-            array = pc.cast(array, pa.int64())
-        return pc.cast(array, pa.large_string())
-    except pa.ArrowException:
-        raise DataError(
-            f"the id column '{name}' of {where} has type {column.type}: use whole numbers or text "
-            "as ids"
-        ) from None

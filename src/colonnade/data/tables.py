@@ -46,17 +46,6 @@ def _matching(pattern: str, names: Sequence[str], where: str) -> list[str]:
     return found
 
 
-def by_id(table: pa.Table, id_column: str, where: str) -> tuple[pa.Table, pa.Array]:
-    """Sort a table by the text of its ids; return it without the ids, and the ids.
-
-    >>> rows, ids = by_id(pa.table({"id": [10, 9], "x": [1.0, 2.0]}), "id", "bank.csv")
-    >>> ids.to_pylist(), rows["x"].to_pylist()
-    (['10', '9'], [1.0, 2.0])
-    """
-    ids, order = ordered(table[id_column], id_column, where)
-    return table.drop_columns([id_column]).take(order), ids
-
-
 def ordered(column: pa.ChunkedArray, name: str, where: str) -> tuple[pa.Array, pa.Array]:
     """The ids of rows in the order of their text, and in which row each was.
 
@@ -64,7 +53,7 @@ def ordered(column: pa.ChunkedArray, name: str, where: str) -> tuple[pa.Array, p
     >>> ids.to_pylist(), order.to_pylist()
     (['10', '9'], [0, 1])
     """
-    ids = _id_text(column, name, where)
+    ids = id_text(column, name, where)
     if ids.null_count:
         raise DataError(
             f"{ids.null_count} rows of {where} have no id in '{name}': "
@@ -76,7 +65,12 @@ def ordered(column: pa.ChunkedArray, name: str, where: str) -> tuple[pa.Array, p
     return ids, order
 
 
-def _id_text(column: pa.ChunkedArray, name: str, where: str) -> pa.Array:
+def id_text(column: pa.ChunkedArray, name: str, where: str) -> pa.Array:
+    """The ids of a column as text.
+
+    >>> id_text(pa.chunked_array([[7.0]]), "id", "bank.csv").to_pylist()
+    ['7']
+    """
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)

@@ -278,8 +278,13 @@ class LossySimulator(Simulator):
             return False
         self._crashed.add(name)
         self._replace(name, _down())
-        self.worlds[name].down()
+        self._lossy(name).down()
         return True
+
+    def _lossy(self, name: str) -> LossyWorld:
+        world = self.worlds[name]
+        assert isinstance(world, LossyWorld)
+        return world
 
     def _replace(self, name: str, program: Coroutine[Any, Any, Any]) -> None:
         self._programs[name].close()
@@ -293,5 +298,5 @@ class LossySimulator(Simulator):
         """Start a crashed party again; of its state only its checkpoints are left."""
         self._crashed.remove(name)
         self._replace(name, program)
-        self.worlds[name].up()
+        self._lossy(name).up()
         self.wake_at(self.now_ns, self.worlds[name])
