@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from msgspec.structs import astuple
 from torch import nn
 
 from colonnade.compress import Occasion
@@ -22,6 +23,7 @@ from colonnade.learn.passive import TorchLearner
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import evaluating
 from colonnade.policies.view import Exchange
+from colonnade.record.calibration import Calibration, fit
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import Gradient, Labels, Packed, Upload
 
@@ -59,10 +61,14 @@ class TorchActive(TorchLearner):
             for peer in self._widths
         }
         """By party, what its gradients pass."""
+        self._fitted: Calibration | None = None
+        """Of the round that was scored last."""
 
     def _memory(self) -> dict[str, Tree]:
         encoders = {peer: stage.state() for peer, stage in self._out.items()}
-        return super()._memory() | {"tables": self._tables, "encoders": encoders}
+        fitted = None if self.calibration is None else astuple(self.calibration)
+        own = {"tables": self._tables, "encoders": encoders, "calibration": fitted}
+        return super()._memory() | own
 
     def _remember(self, state: Tree) -> None:
         super()._remember(state)
@@ -70,6 +76,8 @@ class TorchActive(TorchLearner):
             table.copy_(state["tables"][peer])
         for peer, stage in self._out.items():
             stage.restore(state["encoders"][peer])
+        fitted = state.get("calibration")
+        self.calibration = None if fitted is None else Calibration(*fitted)
 
     def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
         """The same; and the labels, which are needed as soon as the others' embeddings are here."""
@@ -194,6 +202,13 @@ class TorchActive(TorchLearner):
     def forget(self) -> None:
         self._trainer.forget()
 
+    def prune(self, best: int, scored: int) -> None:
+        """The calibration that counts is that of the best round: the one scored last, if it is
+        new."""
+        if best != self.best:
+            self.calibration = self._fitted
+        super().prune(best, scored)
+
     def capture(self) -> dict[str, nn.Module]:
         return {part: copy.deepcopy(module) for part, module in self._modules.items()}
 
@@ -222,6 +237,8 @@ class TorchActive(TorchLearner):
             return {"full_loss": self._objective(prediction, labels, weights).item()}
         scores, truth = prediction.double().cpu().numpy(), labels.view(-1).cpu().numpy()
         measured = {f"{split}_loss": self._objective(prediction, labels).item()}
+        if split == self._agreement.schedule.chosen_on and self._objective.task != "regression":
+            self._fitted = fit(scores, truth, split)
         if np.isfinite(scores).all():
             measured |= {metric.name: metric.measure(scores, truth) for metric in self._metrics}
         return measured

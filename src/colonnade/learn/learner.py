@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.data.splits import Split
 from colonnade.policies.view import Exchange
+from colonnade.record.calibration import Calibration
 from colonnade.record.tree import Tree, Weights
 from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
 
@@ -41,6 +42,11 @@ class Learner(Protocol):
     """How wide this party's embedding is; 0 for a party without features."""
     device: str
     """Where its tensors lie, in torch's words."""
+    best: int
+    """The best round among those scored; -1 for none."""
+    calibration: Calibration | None
+    """At an active party that has scored classes: how the scores of the best round become
+    probabilities."""
 
     @property
     def rate(self) -> float:

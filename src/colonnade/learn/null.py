@@ -22,6 +22,7 @@ from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template, some_values
 from colonnade.methods.method import Method
 from colonnade.policies.view import Exchange
+from colonnade.record.calibration import Calibration
 from colonnade.record.sizes import Sizes
 from colonnade.record.tree import Tree, moved
 from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
@@ -46,6 +47,8 @@ class NullLearner:
     rate = 0.0
     device = "cpu"
     prefetches = False
+    best = -1
+    calibration: Calibration | None = None
 
     def __init__(self, me: str, method: Method, sizes: Sizes) -> None:
         self.width = sizes.widths.get(me, 0)

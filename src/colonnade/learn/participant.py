@@ -60,6 +60,8 @@ class Participant:
     metrics: tuple[Metric, ...] = ()
     """Of the active party; the first is for choices."""
     policy: Policy = field(default_factory=Policy)
+    module: nn.Module | None = None
+    """A ready-made bottom model; None builds the one that the party names."""
     top: nn.Module | None = None
     """A ready-made top model; None builds the job's."""
     clocked: bool = False

@@ -23,6 +23,7 @@ from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import Randomness, Trainer, evaluating
 from colonnade.policies.view import Exchange
+from colonnade.record.calibration import Calibration
 from colonnade.record.tree import Tree, Weights, moved
 from colonnade.wire.messages import Gradient, Labels, Packed
 
@@ -31,6 +32,7 @@ class TorchLearner:
     """What both roles share: a bottom model, a trainer, remembered weights, own randomness."""
 
     prefetches = True
+    calibration: Calibration | None = None
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class TorchLearner:
         self._method = agreement.methods[party.me]
         self._device = party.device
         self._kept: dict[int, Weights] = {}
-        self._best: int = -1
+        self.best = -1
         self._random = Randomness(modules.values(), party.seed, party.device)
         self._outbound = Outbound(party.job.seed, party.me, Secret(party.seed))
 
@@ -100,7 +102,7 @@ class TorchLearner:
         self._kept[round] = self.weights()
 
     def prune(self, best: int, scored: int) -> None:
-        self._best = best
+        self.best = best
         self._kept = {r: kept for r, kept in self._kept.items() if r == best or r > scored}
 
     def weights(self) -> Weights:
@@ -112,11 +114,11 @@ class TorchLearner:
         }
 
     def best_weights(self) -> Weights | None:
-        return self._kept.get(self._best)
+        return self._kept.get(self.best)
 
     def recall(self) -> dict[str, nn.Module]:
         """Copies of the modules, with the weights kept of the best round."""
-        kept = self._kept[self._best]
+        kept = self._kept[self.best]
         modules = {part: copy.deepcopy(module) for part, module in self._modules.items()}
         for part, module in modules.items():
             own = {name: tensor for name, tensor in kept.items() if name.startswith(f"{part}.")}
@@ -139,7 +141,7 @@ class TorchLearner:
             "trainer": self._trainer.state(),
             "random": self._random.state(),
             "kept": self._kept,
-            "best": self._best,
+            "best": self.best,
         }
 
     def _remember(self, state: Tree) -> None:
@@ -149,7 +151,7 @@ class TorchLearner:
         self._trainer.restore(state["trainer"])
         self._random.restore(state["random"])
         self._kept = state["kept"]
-        self._best = state["best"]
+        self.best = state["best"]
 
     def _here(self, tensor: torch.Tensor | None) -> torch.Tensor | None:
         return None if tensor is None else tensor.to(self._device)

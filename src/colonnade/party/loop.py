@@ -97,8 +97,10 @@ class TrainingLoop(ABC):
 
     def outcome(self, reason: str, fault: Fault | None = None) -> Outcome:
         """What the party has at this instant."""
-        last, best = self.learner.weights(), self.learner.best_weights()
-        return Outcome(self.view, last, best, reason, fault, self.history)
+        learner = self.learner
+        last, best = learner.weights(), learner.best_weights()
+        more = self.history, learner.best, learner.calibration
+        return Outcome(self.view, last, best, reason, fault, *more)
 
     async def end(self, best: int, reason: str, fault: Fault | None) -> Outcome:
         """What the party has when all is done; the weights of the best round are known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from colonnade.policies.view import View
+from colonnade.record.calibration import Calibration
 from colonnade.record.history import History
 from colonnade.record.tree import Weights
 from colonnade.wire.fault import Fault
@@ -28,3 +29,7 @@ class Outcome:
 
     history: History | None = None
     """What the active party has recorded."""
+    best: int = -1
+    """The best round; -1 where none was scored."""
+    calibration: Calibration | None = None
+    """At an active party that has scored classes: how scores become probabilities."""

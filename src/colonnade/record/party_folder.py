@@ -8,6 +8,7 @@
     complete         there when the job is over for everybody
     ledger.json      the counts by peer, direction and kind
     reconciliation.json  where a peer's counts differ
+    model.json       what it takes to score rows with the weights
     timeline.parquet, last.safetensors, best.safetensors, preprocessing.json
 
 The active party's also has `history.parquet`, `rounds.parquet`, `classes.json` and `summary.json`.
@@ -24,6 +25,7 @@ from typing import Any
 import msgspec
 
 from colonnade.errors import RequestError, reason
+from colonnade.record.card import FILE, from_json
 from colonnade.record.chain import LINE_BYTES_MAX, Line, printable
 from colonnade.record.lock import take_lock
 from colonnade.record.private import write_whole
@@ -159,6 +161,7 @@ def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
         if (path / f"{name}.safetensors").exists()
     }
     preprocessing, classes = path / "preprocessing.json", path / "classes.json"
+    card = path / FILE
     party = PartyRun(
         fresh=facts["fresh"],
         local=facts["local"],
@@ -173,6 +176,7 @@ def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
         best_weights=weights.get("best"),
         preprocessing=preprocessing.read_text() if preprocessing.exists() else None,
         classes=tuple(json.loads(classes.read_text())) if classes.exists() else (),
+        card=from_json(card.read_bytes(), str(card)) if card.exists() else None,
     )
     return party, facts
 

@@ -16,6 +16,8 @@ from colonnade.errors import RequestError, reason
 from colonnade.job.files import dumps
 from colonnade.job.records import Job
 from colonnade.policies.view import Action, Effort
+from colonnade.record.card import FILE as CARD
+from colonnade.record.card import Card
 from colonnade.record.figure import Curve, curves, data_frame
 from colonnade.record.folder import check_folder
 from colonnade.record.history import Row
@@ -66,6 +68,8 @@ class PartyRun:
     classes: tuple[str, ...] = ()
     """The class behind each code of the labels, of two the positive one last; empty at a passive
     party, and for a regression."""
+    card: Card | None = None
+    """What it takes to score rows with its weights; None where nothing was learnt."""
 
 
 @dataclass(frozen=True)
@@ -292,5 +296,7 @@ def save_party(folder: Path, party: PartyRun) -> None:
             save_file(weights, private_file(folder / f"{name}.safetensors"))
     if party.preprocessing is not None:
         write_whole(folder / "preprocessing.json", party.preprocessing)
+    if party.card is not None:
+        write_whole(folder / CARD, party.card.to_json())
     if party.classes:
         write_whole(folder / "classes.json", json.dumps(party.classes, ensure_ascii=False) + "\n")

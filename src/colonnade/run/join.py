@@ -91,7 +91,9 @@ class TrainingParticipation(Participation[Outcome]):
     def _keep(self, outcome: Outcome) -> None:
         """Keep the result."""
         me, view = self.me, outcome.view
-        own = party_run(outcome, self.world, me)
+        assert self.training.loop is not None
+        agreement = self.training.loop.agreement
+        own = party_run(outcome, self.world, me, agreement, self.store.run)
         facts: dict[str, Any] = {
             "party": me.me,
             "role": me.job.parties[me.me].role,

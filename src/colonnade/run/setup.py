@@ -96,7 +96,8 @@ def participant(job: Job, me: str, policy: Policy | None = None) -> Participant:
 def _ready(
     job: Job, me: str, method: Method, data: PartyData, module: nn.Module | None, **more: Any
 ) -> Participant:
-    made = Participant(job, me, method, data, *build_bottom(job, me, data, module), **more)
+    bottom = build_bottom(job, me, data, module)
+    made = Participant(job, me, method, data, *bottom, module=module, **more)
     if data.labels is None:
         return made
     assert data.task is not None and data.classes is not None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from colonnade.data.vertical import VerticalData
 from colonnade.job.records import Job
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.participant import Participant
+from colonnade.learn.saved import card_of
 from colonnade.party.outcome import Outcome
 from colonnade.party.session import run_session
 from colonnade.party.training import Training
@@ -148,18 +150,34 @@ def record(
 ) -> Run:
     """What the parties have at this instant, as a run; `ready` are those that have data."""
     outcomes = {name: own.outcome(status) for name, own in trainings.items()}
+    run = run_name(outcomes.values()) if ready else ""
     parties = {
-        name: party_run(outcome, simulator.worlds[name], (ready or {}).get(name))
+        name: party_run(outcome, simulator.worlds[name], (ready or {}).get(name), agreement, run)
         for name, outcome in outcomes.items()
     }
     return run_of(agreement.job, agreement, metric, outcomes, parties, sizes)
 
 
+def run_name(outcomes: Iterable[Outcome]) -> str:
+    """The name of a run in one place: it follows from what everybody has learnt."""
+    mixed = hashlib.sha256()
+    for outcome in outcomes:
+        for weights in (outcome.weights, outcome.best_weights or {}):
+            for name, tensor in weights.items():
+                mixed.update(name.encode() + tensor.numpy().tobytes())
+    return mixed.hexdigest()[:32]
+
+
 def party_run(
-    outcome: Outcome, world: SimulatedWorld | NetworkWorld, me: Participant | None
+    outcome: Outcome,
+    world: SimulatedWorld | NetworkWorld,
+    me: Participant | None,
+    agreement: Agreement,
+    run: str,
 ) -> PartyRun:
-    """What a party has at the end, and what it cost."""
+    """What a party has at the end of a run, and what it cost."""
     view, data = outcome.view, None if me is None else me.data
+    learnt = agreement, run, outcome.best, view.round - 1, outcome.calibration
     return PartyRun(
         fresh=view.fresh,
         local=view.local,
@@ -174,6 +192,7 @@ def party_run(
         best_weights=outcome.best_weights,
         preprocessing=None if data is None else data.columns.preprocessing,
         classes=() if data is None or data.labels is None else data.labels.names,
+        card=None if me is None else card_of(me, *learnt),
     )
 
 
