@@ -54,7 +54,7 @@ def test_a_card_survives_its_file_and_names_what_all_parties_share(trained):
     for name, party in run.parties.items():
         assert read_saved(folder, name).card == party.card
     assert len({card.version for card in cards}) == 1
-    assert len({card.rows_mark for card in cards}) == 1
+    assert len({card.order for card in cards}) == 1
     assert [card.task for card in cards].count(None) == len(cards) - 1
 
 

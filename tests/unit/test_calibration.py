@@ -1,4 +1,4 @@
-"""Calibrated probabilities: they sum to one, keep the order of the scores, and fit held-out rows."""
+"""Calibrated probabilities: they sum to one, keep the scores' order, and fit held-out rows."""
 
 from __future__ import annotations
 

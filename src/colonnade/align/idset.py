@@ -111,16 +111,26 @@ class IdSet:
         return mixed.hexdigest()
 
 
-def _digested(texts: pa.Array, rule: Ids, first: int) -> Records:
+def digests_of(texts: Iterable[str], rule: Ids) -> list[bytes]:
+    """The digests of ids, which stand for them wherever they are compared.
+
+    >>> [len(digest) for digest in digests_of(["c1", "c2"], Ids())]
+    [16, 16]
+    """
     begun = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"colonnade id")
     said = rule.text().encode()
     begun.update(len(said).to_bytes(2, "big") + said)
-    flat = bytearray()
-    for text in texts.to_pylist():
+    found = []
+    for text in texts:
         each = begun.copy()
         each.update(text.encode())
-        flat += each.digest()
-    words = np.frombuffer(bytes(flat), dtype=">u8").reshape(-1, 2)
+        found.append(each.digest())
+    return found
+
+
+def _digested(texts: pa.Array, rule: Ids, first: int) -> Records:
+    flat = b"".join(digests_of(texts.to_pylist(), rule))
+    words = np.frombuffer(flat, dtype=">u8").reshape(-1, 2)
     records = np.empty(len(words), dtype=RECORD)
     records["high"], records["low"] = words[:, 0], words[:, 1]
     records["row"] = np.arange(first, first + len(words))

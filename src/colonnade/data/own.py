@@ -89,7 +89,7 @@ def read_rows(
             f"{name} has sample_weight '{party.sample_weight}' but no table with columns: "
             "put the weights into a column of its table"
         )
-    features = None if table is None else _array_features(name, party, table)
+    features = None if table is None else array_features(name, party, table)
     labels = _label_file(name, party, test=test)
     counted = features if features is not None else labels
     if counted is None:
@@ -101,7 +101,8 @@ def read_rows(
     return FileRows(name, len(counted), features, labels)
 
 
-def _array_features(name: str, party: Party, path: str) -> Array:
+def array_features(name: str, party: Party, path: str) -> Array:
+    """The rows of a file that is an array, or the party's part of each image."""
     for field in ("columns", "categorical"):
         if getattr(party, field):
             raise DataError(
@@ -208,7 +209,7 @@ def _read(
     stay on disk."""
     columns = id_columns(name, party, str(file.path))
     table = file.read([*columns, *own] if large else [*columns, *chosen, *own])
-    ids, order = _order(name, party, rule, table, str(file.path), matched)
+    ids, order = common_order(name, party, rule, table, str(file.path), matched)
     rest = table.drop_columns(list(columns))
     if not large:
         rest = rest.take(order)
@@ -218,7 +219,7 @@ def _read(
     return rest.take(order) if own else rest, ids, OnDisk(file, chosen, places)
 
 
-def _order(
+def common_order(
     name: str, party: Party, rule: Ids, table: pa.Table, where: str, matched: bool
 ) -> tuple[pa.Array, pa.Array]:
     """The ids of the rows in the order in which all parties have them, and which row each is."""

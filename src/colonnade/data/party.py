@@ -13,13 +13,15 @@ are for validation from their ids and that seed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from colonnade.data.aligned import TableFingerprint, read_facts
 from colonnade.data.batches import Rows, check_batch_size
 from colonnade.data.checks import check_features, check_weights
 from colonnade.data.fingerprint import fingerprint
@@ -38,7 +40,7 @@ from colonnade.data.preprocess import Preprocessor
 from colonnade.data.splits import SPLITS, Parts, Split, split_rows
 from colonnade.data.vertical import Columns, Labels, VerticalData, labels_of
 from colonnade.errors import DataError
-from colonnade.job.records import Job, Party, is_array
+from colonnade.job.records import Job, Party, Train, is_array
 
 Array = npt.NDArray[Any]
 Features = Any
@@ -68,6 +70,8 @@ class PartyData:
     """The number of classes, 1 for regression; only the active party knows."""
     fingerprint: str
     """Of the rows and their order: parties that hold the same rows have the same."""
+    order: str = ""
+    """The same without the terms of the job; empty for arrays in memory."""
 
     @property
     def rows(self) -> dict[Split, int]:
@@ -79,10 +83,10 @@ class PartyData:
     def of(cls, data: VerticalData, me: str, active: str) -> PartyData:
         """What one party holds of data that is all in one place."""
         counts = data.train_count, data.validation_count, data.test_count
-        columns, mark = data.features[me], data.fingerprint
+        columns, marks = data.features[me], (data.fingerprint, data.order)
         if me != active:
-            return cls(columns, None, *counts, None, None, mark)
-        return cls(columns, data.labels, *counts, data.task, data.classes, mark)
+            return cls(columns, None, *counts, None, None, *marks)
+        return cls(columns, data.labels, *counts, data.task, data.classes, *marks)
 
 
 class Files(NamedTuple):
@@ -128,7 +132,8 @@ def from_named(job: Job, me: str, dataset: Dataset) -> PartyData:
     weights = named_weights(party, dataset)
     encoded = Encoded(dataset.labels, dataset.task, dataset.classes)
     mark = fingerprint(job, {"named": dataset.name, **parts.counts}, [parts.test])
-    return _part(party, columns, encoded, weights, parts, mark)
+    order = named_order(dataset)
+    return replace(_part(party, columns, encoded, weights, parts, mark), order=order)
 
 
 def read_files(job: Job, me: str) -> Files:
@@ -149,9 +154,7 @@ def read_files(job: Job, me: str) -> Files:
 def from_files(job: Job, me: str, files: Files) -> PartyData:
     """A party's part from its own files."""
     party, train, (own, test) = job.parties[me], job.train, files
-    labels, count = own.labels, own.count if test is None else own.count + test.count
-    held = train.test if test is None else np.arange(own.count, count)
-    parts = split_rows(count, held, train.validation, train.split_seed, own.ids)
+    labels, parts = own.labels, split_files(train, files)
     tables = [_take(own.features, parts.train), _take(own.features, parts.validation)]
     if test is None:
         tables.append(_take(own.features, parts.test))
@@ -166,7 +169,40 @@ def from_files(job: Job, me: str, files: Files) -> PartyData:
     encoded = None if labels is None else encode(labels, task)
     ids = [rows.ids for rows in files if rows is not None and rows.ids is not None]
     mark = fingerprint(job, {"ids": len(ids) > 0, **parts.counts}, ids)
-    return _part(party, columns, encoded, own.weights, parts, mark)
+    order = files_order(party, files)
+    return replace(_part(party, columns, encoded, own.weights, parts, mark), order=order)
+
+
+def split_files(train: Train, files: Files) -> Parts:
+    """Which of a party's rows are for training, validation and test; those of a file of test rows
+    come last."""
+    own, test = files
+    count = own.count if test is None else own.count + test.count
+    held = train.test if test is None else np.arange(own.count, count)
+    return split_rows(count, held, train.validation, train.split_seed, own.ids)
+
+
+def files_order(party: Party, files: Files) -> str:
+    """What the order of a party's rows is known by: the name of the alignment, or the ids, or how
+    many rows there are where nothing else names them."""
+    if party.aligned is not None:
+        return f"aligned {read_facts(Path(party.aligned)).common}"
+    if files.train.ids is None:
+        return f"rows {sum(rows.count for rows in files if rows is not None)}"
+    mixed = TableFingerprint()
+    for rows in files:
+        if rows is not None and rows.ids is not None:
+            mixed.update(rows.ids)
+    return f"ids {mixed.text()}"
+
+
+def named_order(dataset: Dataset) -> str:
+    """What the order of the rows of a named data set is known by.
+
+    >>> named_order(load("breast-cancer"))
+    'data set breast-cancer, 569 rows'
+    """
+    return f"data set {dataset.name}, {len(dataset.labels)} rows"
 
 
 def _take(features: Features, rows: Rows) -> Features:
@@ -250,6 +286,7 @@ def assemble(job: Job) -> VerticalData:
         task=active.task,
         classes=active.classes,
         fingerprint=active.fingerprint,
+        order=active.order,
     )
 
 

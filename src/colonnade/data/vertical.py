@@ -106,6 +106,8 @@ class VerticalData:
     """The number of classes: 2 for a binary task, 1 for regression."""
     fingerprint: str = ""
     """Of the rows and their order, as every party would work it out; empty for arrays in memory."""
+    order: str = ""
+    """The same without the terms of the job."""
 
     def __post_init__(self) -> None:
         for split, kind in _KINDS.items():

@@ -46,6 +46,13 @@ class Policy(Record, frozen=True, kw_only=True):
     """The most: who brings every id there is asks for the whole list."""
     peer_ids_ratio: float | None = None
     """The most ids of another party for each id of this one."""
+    predict_rows_max: int | None = None
+    """The most rows that a passive party scores with others, over all processes of a run folder."""
+    predict_rows_per_minute: int | None = None
+    """The most within a minute."""
+    predict_ids: str | None = None
+    """A file of the ids, one a line, that may be scored: all others are as if it did not have
+    them."""
     shares_id_shape: bool = False
     """Whether it is willing to say what its ids look like (lengths, digits, zeros in front), so
     that others can be told why nothing matches."""
@@ -60,6 +67,7 @@ class Policy(Record, frozen=True, kw_only=True):
         for field in (
             *("batch_min", "width_max", "rounds_max", "releases_max"),
             *("peer_ids_min", "peer_ids_max"),
+            *("predict_rows_max", "predict_rows_per_minute"),
         ):
             value = getattr(self, field)
             require(value is None or value >= 1, f"policy.{field} is {value}: give 1 or more")

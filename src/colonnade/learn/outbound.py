@@ -18,10 +18,10 @@ from colonnade.compress import Encoding, Key, Occasion, decode, plain
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import Packed
 
-Purpose = Literal["embedding", "evaluation", "upload", "gradient", "top", "labels"]
-"""What a tensor is for: an embedding of a training batch, of rows to evaluate on, or of all
-training rows before the first round; a gradient; a parameter of the top model; labels, or weights
-of rows."""
+Purpose = Literal["embedding", "evaluation", "upload", "prediction", "gradient", "top", "labels"]
+"""What a tensor is for: an embedding of a training batch, of rows to evaluate on, of all training
+rows before the first round, or of rows to score after the training; a gradient; a parameter of the
+top model; labels, or weights of rows."""
 
 
 class Secret:

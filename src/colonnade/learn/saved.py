@@ -81,7 +81,7 @@ def card_of(
         id=ids,
         rule=party.job.ids.text() if ids else "",
         rows=dict(party.data.rows.items()),
-        rows_mark=party.data.fingerprint,
+        order=party.data.order,
     )
     if objective is None or party.data.labels is None:
         return card
@@ -151,11 +151,11 @@ class Bottom:
     ) -> None:
         """`module` is the party's own, where it did not name one; `allow` lists modules from which
         code may be run that a card names."""
-        self.card, self._dtype = saved.card, DTYPES[saved.card.dtype]
+        self.card, self.dtype = saved.card, DTYPES[saved.card.dtype]
         self._device = torch.device(device)
         self.preprocessor = saved.preprocessor
         self._model = _loaded(_bottom(saved, module, allow), saved, "bottom")
-        self._model = self._model.to(device=self._device, dtype=self._dtype)
+        self._model = self._model.to(device=self._device, dtype=self.dtype)
 
     @property
     def width(self) -> int:
@@ -170,12 +170,12 @@ class Bottom:
             for start in range(0, len(rows), EVALUATION_ROWS)
         ]
         if not pieces:
-            return torch.empty(0, self.width, dtype=self._dtype, device=self._device)
+            return torch.empty(0, self.width, dtype=self.dtype, device=self._device)
         return torch.cat(pieces)
 
     def _piece(self, rows: Array) -> torch.Tensor:
         with evaluating(self._model):
-            embedding: torch.Tensor = self._model(as_tensor(rows, self._dtype, self._device))
+            embedding: torch.Tensor = self._model(as_tensor(rows, self.dtype, self._device))
         return embedding
 
 

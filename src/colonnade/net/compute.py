@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from colonnade.party.world import UNCHARGED, Work
+from colonnade.party.world import LONG, Work
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class ComputeThread:
 
     def is_short(self, kind: Work) -> bool:
         """Whether work of a kind may run inline, which blocks the event loop meanwhile."""
-        return self._expected_ns[kind] < INLINE_NS and kind not in UNCHARGED
+        return self._expected_ns[kind] < INLINE_NS and kind not in LONG
 
     def run_inline(self, work: Callable[[], T], kind: Work) -> T:
         """Run work on the event loop."""

@@ -64,6 +64,7 @@ class NetworkWorld(Connections):
         self._policy = policy or Policy()
         self._compute_thread = ComputeThread(detector.now)
         self._yielded_ns = 0
+        self._interrupted = False
 
     def now(self) -> int:
         return self.detector.now()
@@ -176,7 +177,8 @@ class NetworkWorld(Connections):
             wakes = alarm(self.changed, None if until is None else until - began_ns)
             with self.detector.waiting(waiting_for or (lambda: "any message")), wakes:
                 while not self.inbox:
-                    if until is not None and self.now() >= until:
+                    if self._interrupted or (until is not None and self.now() >= until):
+                        self._interrupted = False
                         return None
                     await self._wait_for_change()
             self._yielded_ns = self.now()
@@ -193,6 +195,10 @@ class NetworkWorld(Connections):
             "received", sender, kind.__name__, getattr(message, "round", -1), size
         )
         return sender, message
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        self.changed.set()
 
     def refused(self, peer: str, reason: str) -> None:
         self.detector.refused(peer, reason)

@@ -29,12 +29,15 @@ class Work(IntEnum):
     """Checkpoints and results, written and read, and the models that they are put into."""
     ALIGN = 7
     """Ids, under blinds and keys."""
+    SCORE = 8
+    """Embeddings and scores of rows after the training."""
 
 
 NAMES = tuple(kind.name.lower() for kind in Work)
-UNCHARGED = frozenset({Work.EVALUATE, Work.SAVE, Work.ALIGN})
-"""What is no part of the training: it costs no virtual time, and over the network it may take as
-long as it likes without keeping the party from being heard."""
+UNCHARGED = frozenset({Work.EVALUATE, Work.SAVE, Work.ALIGN, Work.SCORE})
+"""What is no part of the training: it costs no virtual time."""
+LONG = UNCHARGED - {Work.SCORE}
+"""What may take as long as it likes without keeping the party from being heard."""
 
 
 class Regrouped(Exception):  # noqa: N818 - not an error: the parties go on together
@@ -81,10 +84,15 @@ class World(Protocol):
     async def receive(
         self, until: int | None = None, waiting_for: Callable[[], str] | None = None
     ) -> tuple[str, Message] | None:
-        """The next message and its sender; None when the instant `until` came first.
+        """The next message and its sender; None when the instant `until` came first, or somebody
+        has called `interrupt`.
 
         `waiting_for` tells a person what is awaited; it is called only when somebody asks.
         """
+
+    def interrupt(self) -> None:
+        """Let a `receive` that waits, or the next one that would, return None: there is something
+        else for the program to look at."""
 
     def refused(self, peer: str, reason: str) -> None:
         """A party does not fit the job and was told so; it may come again."""

@@ -55,8 +55,9 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What of an id counts."""
     rows: dict[str, int] = {}
     """How many rows there were of each split."""
-    rows_mark: str = ""
-    """A fingerprint of those rows and their order, which all parties have."""
+    order: str = ""
+    """What the order of those rows is known by: as long as a table gives the same, its rows can be
+    asked for by their places in it."""
 
     task: Literal["binary", "multiclass", "regression"] | None = None
     """This and what follows is the active party's."""

@@ -60,6 +60,7 @@ class SimulatedWorld:
         self._costs = _read_costs(kernel.job.compute.of(me))
         self._off_clock = 0
         self._in_order = False
+        self._interrupted = False
 
     def token(self) -> str:
         # A counter, so that a simulation is the same each time.
@@ -104,6 +105,9 @@ class SimulatedWorld:
         self, until: int | None = None, waiting_for: Callable[[], str] | None = None
     ) -> tuple[str, Message] | None:
         while not self.inbox:
+            if self._interrupted:
+                self._interrupted = False
+                return None
             if until is not None:
                 if until <= self._kernel.now_ns:
                     return None
@@ -115,6 +119,11 @@ class SimulatedWorld:
         message = self._codec.decode(frame)
         self.ledger.count(sender, "received", type(message), len(frame))
         return sender, message
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        if self.waiting is not None:
+            self._kernel.wake_at(self._kernel.now_ns, self)
 
     def refused(self, peer: str, reason: str) -> None:
         # In a simulation nobody can come back with a corrected file.

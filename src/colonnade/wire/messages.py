@@ -2,7 +2,8 @@
 
 A message is a frozen record. Its `KIND` is the byte that names it on the wire, and `PURPOSE`
 says under which heading the ledger counts it: *alignment* finds the common rows, *training* bytes
-make progress, *evaluation* bytes only measure it, *control* bytes start and end a job.
+make progress, *evaluation* bytes only measure it, *prediction* bytes score rows with what was
+learnt, *control* bytes start and end a job.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 
 from colonnade.wire.fault import Fault
 
-Purpose = Literal["alignment", "training", "evaluation", "control"]
+Purpose = Literal["alignment", "training", "evaluation", "prediction", "control"]
 
 UPDATES_MAX = 100_000
 """The most updates on one exchange that a party may speak of."""
@@ -351,11 +352,82 @@ class CommonTags(Sealed, frozen=True):
     KIND = 20
 
 
+class BlindedIds(Message, frozen=True):
+    """Ids that the active party wants to score, as points under blinds of their own: who gets them
+    learns nothing but how many they are."""
+
+    KIND = 21
+    PURPOSE = "prediction"
+    number: int
+    """Which question of the active party this is."""
+    points: Buffer
+    """32 bytes each."""
+
+
+class EvaluatedIds(Message, frozen=True):
+    """The same points, multiplied by the sender's key: unblinded, they give the tags under which it
+    knows these ids, if it has them."""
+
+    KIND = 22
+    PURPOSE = "prediction"
+    number: int
+    """The question that this answers."""
+    points: Buffer
+    """As many as were asked for, in the same order."""
+
+
+class Query(Message, frozen=True):
+    """Asks a passive party for its embeddings of some rows, with a model that was trained."""
+
+    KIND = 23
+    PURPOSE = "prediction"
+    number: int
+    """Which question of the active party this is."""
+    model: str
+    """The version of the model."""
+    places: Buffer
+    """For each row its place in the order of the training, 8 bytes little endian; -1 where it is
+    asked for by a tag."""
+    tags: Buffer
+    """16 bytes for each row that is asked for by a tag, in order."""
+    mean: bool
+    """Whether a row that the party lacks is to get the party's mean embedding."""
+    within_ms: int
+    """After so many milliseconds nobody needs the answer any more; 0 for no such limit."""
+
+
+class Answer(TensorMessage, frozen=True):
+    """A passive party's embeddings of the rows of a Query."""
+
+    KIND = 24
+    PURPOSE = "prediction"
+    number: int
+    """The question that this answers."""
+    tensor: Packed
+    """One row for each row that was asked for; zeros, or the mean, where the party lacks it."""
+    lacking: Buffer
+    """One bit for each row, the first in the lowest bit of the first byte: 1 where the party lacks
+    it."""
+
+
+class Declined(Message, frozen=True):
+    """A passive party does not answer a question."""
+
+    KIND = 25
+    PURPOSE = "prediction"
+    number: int
+    """The question."""
+    reason: str
+    """One sentence for a person at the other end."""
+
+
 _CONTROL = (Hello, Welcome, Terms, Barrier, Leave, Finish, Failure)
 _DATA = (Embedding, Gradient, Snapshot, Upload, Status, Labels, Evaluate, EvaluationEmbedding)
 ALIGNMENT = (Introduction, BlindedPoints, EvaluatedPoints, MaskTable, CommonTags)
+QUESTIONS, ANSWERS = (BlindedIds, Query), (EvaluatedIds, Answer, Declined)
+"""Of a prediction: what the active party sends, and what it gets."""
 MESSAGES: dict[int, type[Message]] = {
-    message.KIND: message for message in (*_CONTROL, *_DATA, *ALIGNMENT)
+    message.KIND: message for message in (*_CONTROL, *_DATA, *ALIGNMENT, *QUESTIONS, *ANSWERS)
 }
 CONTROL = frozenset(message.__name__ for message in _CONTROL)
 """The names of the kinds without which no job can begin, pause or end."""
