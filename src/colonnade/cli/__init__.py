@@ -25,6 +25,7 @@ from colonnade.cli.launch import launch
 from colonnade.cli.ledger import ledger
 from colonnade.cli.listing import jobs, methods
 from colonnade.cli.look import look
+from colonnade.cli.predict import predict
 from colonnade.cli.reproduce import reproduce
 from colonnade.cli.simulate import simulate
 from colonnade.cli.sweep import sweep
@@ -43,7 +44,7 @@ app = typer.Typer(
     "rows.\n\nBegin with [bold]colonnade demo[/bold].",
 )
 COMMANDS = (
-    *(demo, look, simulate, compare, sweep, launch, align, join, stop),
+    *(demo, look, simulate, compare, sweep, launch, align, join, stop, predict),
     *(ledger, methods, jobs, reproduce),
 )
 for _command in COMMANDS:

@@ -122,9 +122,12 @@ def read_own(
     seed: int | None,
     allow: list[str],
     trusts: bool,
+    *,
+    trains: bool = True,
 ) -> tuple[Job, PartyFile, dict[str, Any]]:
     """The job as this party sees it, and what it takes of its own from the job file; what the
-    command line sets goes before its files."""
+    command line sets goes before its files. Who `trains` needs aligned rows where the job says
+    so."""
     read = read_source(source)
     found = path or find_own(source, me)
     file = PartyFile() if found is None else load_party(found)
@@ -138,19 +141,19 @@ def read_own(
         screen.stderr().print(warning)
     own = own_job(public, me, file)
     mine = [text for text in sets if text.startswith((f"parties.{me}.", "parties.*."))]
-    return with_alignment(with_sets(own, *mine), me), file, taken
+    return with_alignment(with_sets(own, *mine), me, trains), file, taken
 
 
-def with_alignment(job: Job, me: str) -> Job:
-    """A job whose party trains on its aligned rows: those that its file names, or else those that
-    colonnade align has left in this folder."""
+def with_alignment(job: Job, me: str, needed: bool = True) -> Job:
+    """A job whose party has its rows as they were aligned: those that its file names, or else those
+    that colonnade align has left in this folder."""
     from colonnade.data.aligned import default_folder, has_alignment
 
     own, place = job.parties[me], default_folder(job.name, me)
     if own.aligned is not None or own.table is None or job.alignment == "sorted":
         return job
     if not has_alignment(place):
-        if job.alignment == "private":
+        if job.alignment == "private" and needed:
             raise RequestError(
                 f"the job wants its rows aligned (alignment = 'private'), and {place} holds no "
                 f"alignment: run colonnade align first, or name its folder in the party file "

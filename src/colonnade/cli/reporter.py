@@ -12,7 +12,15 @@ import msgspec
 from rich.text import Text
 
 from colonnade.record.chain import printable
-from colonnade.record.events import Evaluated, Event, RoundDone, Tested, Waiting, figures
+from colonnade.record.events import (
+    Evaluated,
+    Event,
+    RoundDone,
+    RowsScored,
+    Tested,
+    Waiting,
+    figures,
+)
 from colonnade.record.private import append_to_private
 from colonnade.units import NS_PER
 
@@ -54,7 +62,9 @@ class Narrator:
         made fit for a terminal."""
         match event:
             case RoundDone():
-                return self._progress(event)
+                return self._progress(event, f"round {event.round + 1} of {event.rounds}")
+            case RowsScored():
+                return self._progress(event, event.progress())
             case Waiting():
                 return self._wait(event)
             case Evaluated() | Tested():
@@ -63,7 +73,7 @@ class Narrator:
         said = event.sentence()
         return None if said is None else Line(printable(said), True, True, True)
 
-    def _progress(self, event: RoundDone) -> Line | None:
+    def _progress(self, event: Event, so_far: str) -> Line | None:
         self._waits = False
         if event.time_ns - self._shown_ns < NS_PER["s"]:
             return None
@@ -71,8 +81,7 @@ class Narrator:
         first, prints = self._printed_ns < 0, event.time_ns - self._printed_ns >= LINE_EVERY_NS
         if prints:
             self._printed_ns = event.time_ns
-        text = f"round {event.round + 1} of {event.rounds}{self._measured}"
-        return Line(text, shown=True, printed=prints and not first)
+        return Line(so_far + self._measured, shown=True, printed=prints and not first)
 
     def _wait(self, event: Waiting) -> Line | None:
         """Said at once when the party begins to wait, and then every ten seconds."""
@@ -112,7 +121,7 @@ class Reporter:
         if self._status is not None and line.shown:
             self._status.update(Text(line.text))  # Not a string: that could be markup.
         # On a terminal the status line says what would be repeated.
-        lasting = not isinstance(event, RoundDone | Waiting)
+        lasting = not isinstance(event, RoundDone | RowsScored | Waiting)
         if line.printed and not self._quiet and (lasting or self._status is None):
             self._console.print(line.text)
 

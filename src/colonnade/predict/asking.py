@@ -26,6 +26,7 @@ from colonnade.predict.part import OwnPart
 from colonnade.predict.request import Request, Scored, Source
 from colonnade.predict.rows import LACKING
 from colonnade.predict.tags import POINT_BYTES, TagBook
+from colonnade.record.events import RowsScored
 from colonnade.units import NS_PER
 from colonnade.wire.messages import (
     Answer,
@@ -78,7 +79,7 @@ class Asking:
         self._world, self._part, self._heads = world, part, heads
         self._source, self._books, self._by_place = source, books, by_place
         self._window = window
-        self._number = 0
+        self._number = self._done = 0
         self._open: dict[int, Open] = {}
         self._dropped: dict[int, set[str]] = {}
         """Questions that nobody waits for any more, and who may still answer them."""
@@ -260,3 +261,7 @@ class Asking:
             for rows in lacking.values():
                 scores[rows] = np.nan
         request.deliver(Scored(scores, lacking, opened.declined, late))
+        self._done += len(request)
+        if self._source.rows:
+            world = self._world
+            world.tell(RowsScored(world.me, world.now(), self._done, self._source.rows))

@@ -66,7 +66,9 @@ class Batch:
         model: str,
         keep: Callable[[Piece, Scored], None],
         mean: bool = False,
+        rows: int = 0,
     ) -> None:
+        self.rows = rows
         self._pieces, self._index, self._model, self._keep = pieces, index, model, keep
         self._mean = mean
         self._taken = self._kept = 0

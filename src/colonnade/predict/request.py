@@ -66,5 +66,9 @@ class Source(Protocol):
     def over(self) -> bool:
         """Whether none will come any more."""
 
+    @property
+    def rows(self) -> int:
+        """How many rows there are to score in all; 0 where nobody knows."""
+
     def bind(self, interrupt: Callable[[], None]) -> None:
         """Call this when there is something to take."""

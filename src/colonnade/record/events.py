@@ -76,6 +76,23 @@ def figures(measured: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in measured.items())
 
 
+class RowsScored(Event, frozen=True):
+    """More rows were scored, by the active party, or answered for, by a passive one."""
+
+    done: int
+    """How many so far."""
+    rows: int = 0
+    """Of how many; 0 where the party does not know."""
+
+    def progress(self) -> str:
+        """How far the party is.
+
+        >>> RowsScored("bank", 0, 4096, 10_000).progress()
+        '4,096 of 10,000 rows'
+        """
+        return f"{self.done:,} of {self.rows:,} rows" if self.rows else f"{self.done:,} rows"
+
+
 class Notice(Event, frozen=True):
     """Something that a person should know, in words."""
 

@@ -183,55 +183,94 @@ class Predicted:
     status: str
     folder: Path
     rows: int
-    """How many were scored, or answered for."""
-    without: int = 0
-    """How many of them have no score, or one that rests on a mean."""
-    declined: dict[str, str] = field(default_factory=dict)
-    """By party that did not answer for some rows, why."""
+    """How many a passive party answered for."""
     differences: dict[str, list[str]] = field(default_factory=dict)
+    """Where a peer's count of what crossed differs from this party's, by peer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What is to be scored."""
+
+    count: int
+    pieces: Iterator[Piece]
+    by_place: bool = False
 
 
 class Scores:
     """The result of a batch: written to a file as it comes."""
 
-    def __init__(
-        self, party: PredictParty, version: str, file: ResultFile, mean: bool, raw: bool
-    ) -> None:
-        self._party, self._version, self._file = party, version, file
-        self._mean, self._raw = mean, raw
+    def __init__(self, party: PredictParty, path: Path, mean: bool, raw: bool) -> None:
+        """The first of the party's models scores."""
+        self.path, self.version = path, next(iter(party.models))
         self.rows = self.without = 0
+        """How many rows were scored, and how many of these some party lacked."""
+        self.missing: dict[str, int] = {}
+        """By party, how many rows it lacked."""
         self.declined: dict[str, str] = {}
+        """By party that did not answer for some rows, why."""
+        self.treatment = "so its mean embedding stands for them" if mean else "and have no score"
+        self._party, self._mean, self._raw = party, mean, raw
+        about = {"colonnade.model": self.version, "colonnade.missing": "mean" if mean else "null"}
+        self._file = ResultFile(path, about)
 
     def keep(self, piece: Piece, scored: Scored) -> None:
         """Add the rows of a piece."""
-        head = self._party.head(self._version)
+        head, rows = self._party.head(self.version), len(scored.scores)
         columns = columns_of(head, scored, self._mean, self._raw)
         shown = {name: piece.shown[name] for name in piece.shown.column_names}
+        taken = [name for name in shown if name in columns]
+        if taken:
+            raise RequestError(
+                f"the ids are in a column named '{taken[0]}', as a column of the result is: give "
+                "it another name"
+            )
         self._file.write(pa.table(shown | columns))
-        self.rows += len(scored.scores)
-        lost = missing_rows(scored, len(scored.scores)) | (len(scored.declined) > 0)
-        self.without += int(lost.sum())
+        self.rows += rows
+        self.without += int((missing_rows(scored, rows) | (len(scored.declined) > 0)).sum())
+        for name, lacking in scored.lacking.items():
+            self.missing[name] = self.missing.get(name, 0) + int(lacking.sum())
         self.declined |= scored.declined
 
-    def batch(self, pieces: Iterator[Piece]) -> Batch:
+    def close(self) -> None:
+        """All rows are there: give the file its name."""
+        self._file.close()
+
+    def discard(self) -> None:
+        """Leave nothing half-written behind."""
+        self._file.discard()
+
+    def batch(self, asked: Asked) -> Batch:
         """The requests whose results are written here."""
-        return Batch(pieces, lambda: self._party.by_id, self._version, self.keep, self._mean)
+        party, more = self._party, (self._mean, asked.count)
+        if asked.by_place and party.ready.part.rows.order is None:
+            raise RequestError(
+                f"the table of {party.me} has changed since the training, so its rows cannot be "
+                "asked for by their places: put it back, or ask by id (--ids)"
+            )
+        return Batch(asked.pieces, lambda: party.by_id, self.version, self.keep, *more)
 
 
-def asked_pieces(job: Job, ids: Path | None, rows: str | None) -> Iterator[Piece]:
-    """What is to be scored: the ids of a file, or the rows of a split of the training."""
+def asked(job: Job, ids: Path | None, rows: str | None) -> Asked:
+    """The ids of a file, or the rows of a split of the training."""
     if (ids is None) == (rows is None):
         raise RequestError("say what to score: --ids FILE, or --rows test")
     if ids is not None:
         party = job.parties[job.active]
+        if party.id is None:
+            raise RequestError(
+                f"the rows of {job.active} have no ids, so none can be asked for: score those of "
+                "the training, with --rows test"
+            )
         columns = id_columns(job.active, party, str(ids))
         file = TableFile(ids, text=columns)
         table = file.read(file.check(columns))
         texts = id_texts(table, columns, job.ids, str(ids))
-        return pieces_of(table, texts)
+        return Asked(len(texts), pieces_of(table, texts))
     if rows not in (*SPLITS, "all"):
         raise RequestError(f"--rows {rows} is no split: choose {', '.join(SPLITS)} or all")
-    return pieces_at(split_places(job, rows))
+    places = split_places(job, rows)
+    return Asked(len(places), pieces_at(places), by_place=True)
 
 
 def split_places(job: Job, which: str) -> Rows:
@@ -315,3 +354,56 @@ def predict_simulated(
         {name: run_session(simulator.worlds[name], [own]) for name, own in programs.items()}
     )
     return simulator
+
+
+def forecast(party: PredictParty, ids: Path | None, rows: str | None) -> dict[str, Any]:
+    """What would leave a party, and who would learn what: the dry run."""
+    own, policy, ready = party.job.parties[party.me], party.policy, party.ready.part.rows
+    card = next(iter(party.models.values())).card
+    sends, receives = party.program().kinds.names()
+    facts: dict[str, Any] = {
+        "party": party.me,
+        "models": list(party.models),
+        "rows": ready.count,
+        "known_by_place": 0 if ready.order is None else len(ready.order),
+        "known_by_id": 0 if ready.ids is None else ready.count,
+        "unseen": dict(ready.unseen or {}),
+        "sends": sends,
+        "receives": receives,
+    }
+    table = own.table or party.job.data
+    says = [f"{party.me} has {ready.count:,} rows in {table}, for the model {card.version}"]
+    for column, count in (ready.unseen or {}).items():
+        says.append(f"{count:,} rows have a category of '{column}' that training did not know")
+    if party.leads:
+        wanted = asked(party.job, ids, rows).count
+        facts["asked"] = wanted
+        peers = ", ".join(party.job.passives)
+        says += [
+            f"it would ask {peers} about {wanted:,} rows: 8 bytes a row that was in the training, "
+            "24 and a blinded point of 32 bytes for another",
+            f"each of {peers} learns which of its own rows are asked for, and how many others",
+        ]
+        return facts | {"says": says}
+    limits = {
+        name: getattr(policy, name)
+        for name in ("predict_rows_max", "predict_rows_per_minute", "predict_ids")
+    }
+    size = card.width * (8 if card.dtype == "float64" else 4)
+    most = (
+        "as many rows as it is asked for"
+        if policy.predict_rows_max is None
+        else (f"up to {policy.predict_rows_max:,} rows (policy.predict_rows_max)")
+    )
+    says += [
+        f"it would answer {party.job.active} for {most}, with {card.width} numbers, {size} bytes, "
+        "a row, as they are",
+        f"{party.job.active} learns the embeddings of rows that it asks for, and which of the ids "
+        f"that it asks for {party.me} does not have",
+        f"{party.me} learns which of its rows are asked for, and nothing of ids that it does not "
+        "have but their number",
+    ]
+    unlimited = [name for name, value in limits.items() if value is None]
+    if unlimited:
+        says.append(f"not limited by the party file: {', '.join(f'policy.{n}' for n in unlimited)}")
+    return facts | {"bytes_per_row": size, "policy": limits, "says": says}
