@@ -21,7 +21,11 @@ from colonnade.job.records import PUBLIC, Job, Party
 from colonnade.job.tables import Preprocessing, check_table
 from colonnade.job.train import Record, require
 
-_TLS_FILES = ("certificate", "key", "authority", "deny_file")
+_FILES = {
+    "tls": ("certificate", "key", "authority", "deny_file"),
+    "policy": ("predict_ids",),
+}
+"""Fields of tables that name files."""
 _SEED_BYTES = 7
 
 
@@ -118,10 +122,11 @@ def load_party(path: str | Path) -> PartyFile:
             )
     folder = path.resolve().parent
     anchor(tables, folder)
-    tls = tables.get("tls")
-    if isinstance(tls, dict):
-        files = {key: tls[key] for key in _TLS_FILES if isinstance(tls.get(key), str)}
-        tls |= {key: str(folder / name) for key, name in files.items()}
+    for name, fields in _FILES.items():
+        table = tables.get(name)
+        if isinstance(table, dict):
+            files = {key: table[key] for key in fields if isinstance(table.get(key), str)}
+            table |= {key: str(folder / path) for key, path in files.items()}
     try:
         return convert(tables, PartyFile, "the party file")
     except JobError as error:

@@ -236,7 +236,7 @@ class Worked(Event, frozen=True):
 
 EVENTS: tuple[type[Event], ...] = (
     *(RoundDone, Evaluated, Tested, Notice, Recorded, Started, Connected, Disconnected, PeerLeft),
-    *(PeerFailed, Refused, Waiting, Resumed, Saved, Finished, Worked),
+    *(PeerFailed, Refused, Waiting, Resumed, Saved, Finished, Worked, RowsScored),
 )
 """All kinds."""
 Subscriber = Callable[[Event], None]
