@@ -255,14 +255,12 @@ def test_a_party_may_report_as_many_updates_as_it_may_do():
 
 
 def test_flex_vfl_stops_at_so_many_updates_however_short_they_are():
-    from dataclasses import replace
-
     from colonnade.policies.local import UPDATES_MAX, until
     from colonnade.policies.view import Exchange, Role, View
 
     view = View(Role.PASSIVE, 9, 9, 2, update_ns=1)
     for updates, goes_on in ((UPDATES_MAX - 1, True), (UPDATES_MAX, False)):
-        exchange = replace(Exchange(0, np.arange(3)), updates=updates)
+        exchange = Exchange(0, np.arange(3), updates=updates)
         view.kept.clear()
         view.kept.append(exchange)
         assert (until("24h").next(view) is exchange) is goes_on

@@ -21,7 +21,7 @@ from colonnade.party.loop import Handler, not_due
 from colonnade.party.outcome import Outcome
 from colonnade.party.scoring import ask_test, score
 from colonnade.party.warmup import Uploads, rehearse
-from colonnade.party.world import Work, World
+from colonnade.party.world import CODEC, Work, World
 from colonnade.policies.view import Exchange
 from colonnade.record.checkpoints import Store
 from colonnade.record.events import Event, RoundDone
@@ -84,11 +84,12 @@ class Active(ActiveWork):
         """Prepare, loop, end the job for everybody."""
         if self.agreement.start == 0:
             await self._prepare()
+        world, view = self.world, self.view
         while not await self._act():
-            if self.world.pending():
-                await self._drain()
-            self.view.now_ns = self.world.now()
-            if self.world.stopping is not None or self.barrier.leaving:
+            while world.pending():
+                self.take(await world.receive())
+            view.now_ns = world.now()
+            if world.stopping is not None or self.barrier.leaving:
                 await self.barrier.plan()
         assert self.reason is not None
         best = self.evaluations.best
@@ -128,11 +129,6 @@ class Active(ActiveWork):
         await rehearse(self.world, self.agreement, self.learner, self.view, parts)
         while self.uploads.missing():
             await self.receive()
-
-    async def _drain(self) -> None:
-        """Take in everything that is here."""
-        while self.world.pending():
-            self.take(await self.world.receive())
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         return {
@@ -205,7 +201,7 @@ class Active(ActiveWork):
         if self.method.quorum.remembers:
             return f"{', '.join(self.world.peers)}: an embedding of any of them"
         late = [peer for peer, newest in view.arrived.items() if newest < view.round]
-        if not late and self.evaluations.pending:
+        if not late and self.evaluations.open:
             return f"{', '.join(self.evaluations.missing())}: evaluation embeddings"
         if not late:
             called = self.barrier.missing() or self.world.peers
@@ -214,8 +210,8 @@ class Active(ActiveWork):
 
     async def _act(self) -> bool:
         """Do the first thing that applies; True when the job is over."""
-        view, local = self.view, self.method.local
-        exchange = local.next(view) if self.holds else None
+        view, local, evaluations = self.view, self.method.local, self.evaluations
+        exchange = local.next(view) if self.holds and view.kept else None
         if exchange is not None:
             await self._update_locally(exchange)
             return False
@@ -225,13 +221,13 @@ class Active(ActiveWork):
         if self.closed < view.round:
             await self._close_round(view.round - 1)
         over = view.round == view.rounds or self.reason is not None
-        if (evaluation := self.evaluations.ready()) is not None:
+        if evaluations.open and (evaluation := evaluations.ready()) is not None:
             await score(self, evaluation)
         elif over and local.finishes and (exchange := local.next(view)) is not None:
             await self._update_locally(exchange)
-        elif over and not self.evaluations.pending:
+        elif over and not evaluations.open:
             self.reason = self.reason or "end"
-            if self.reason == "diverged" or not self.evaluations.untested():
+            if self.reason == "diverged" or not evaluations.untested():
                 return True
             await ask_test(self)
         elif not over and view.round >= self.checkpoint_rounds.next and self.barrier.can_advance():
@@ -239,11 +235,11 @@ class Active(ActiveWork):
         elif (
             self.inbox
             and not over
-            and not self.evaluations.full
+            and not evaluations.full
             and (turn := self.method.quorum.turn(view)) is not None
         ):
             await self._aggregate(*turn)
-        elif not self.holds and not over and (exchange := local.next(view)) is not None:
+        elif not (self.holds or over) and view.kept and (exchange := local.next(view)) is not None:
             await self._update_locally(exchange)
         elif not over and not self.ahead and (due := self.method.quorum.expected(view)) is not None:
             self.ahead = await self.begin(due)
@@ -265,7 +261,7 @@ class Active(ActiveWork):
         exchange.packed = {peer: self.inbox.pop((peer, round)) for peer in peers}
         try:
             gather = partial(learner.gather, exchange)
-            exchange.others = await self.world.compute(gather, Work.CODEC)
+            exchange.others = await self.world.compute(gather, CODEC)
         except NotFiniteError as error:
             self._note(math.nan, exchange.completes)
             self.diverge(Fault(f"{error} in round {round + 1}", sender=error.peer))
@@ -288,7 +284,7 @@ class Active(ActiveWork):
             self.owed, self.late_answer = exchange, aggregate.answer
         exchange.replied_ns = self.world.now()
         await self.backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
-        view.remember(exchange, local.keep, exchange.replied_ns, self.world.now(), learner.rate)
+        view.remember(exchange, self.keep, exchange.replied_ns, self.world.now(), learner.rate)
 
     def tell(self, event: Event) -> None:
         """Take it down for the history, which is saved with the party, and tell whoever listens."""
@@ -304,8 +300,8 @@ class Active(ActiveWork):
         self.losses.append(loss)
         if completes is not None or not math.isfinite(loss):
             mean = sum(self.losses) / len(self.losses)
-            done = self.view.round, self.agreement.rounds
-            self.tell(RoundDone(self.world.me, self.world.now(), *done, mean))
+            world, view = self.world, self.view
+            self.tell(RoundDone(world.me, world.now(), view.round, view.rounds, mean))
             self.losses.clear()
 
     async def _update_locally(self, exchange: Exchange) -> None:
@@ -313,7 +309,7 @@ class Active(ActiveWork):
         began_ns = self.world.now()
         own = await self.forward(exchange)
         wanted = self.owed is exchange and not self.method.order.recomputes
-        aggregate = await self.derive(exchange, own, wanted, stale=True)
+        aggregate = await self.derive_again(exchange, own, wanted)
         if wanted:
             self.late_answer = aggregate.answer
         await self.backward(lambda: self.learner.local_backward(own, aggregate, exchange.round))
@@ -346,7 +342,7 @@ class Active(ActiveWork):
             if self.method.local.reports:
                 await self.world.send(peer, Status(exchange.round, self.view.agreed))
             pack = partial(self.learner.reply, exchange, peer, self.view.signals[peer])
-            await self.world.send(peer, await self.world.compute(pack, Work.CODEC))
+            await self.world.send(peer, await self.world.compute(pack, CODEC))
         self.evaluations.charge(done, self.world.ledger)
 
     async def _close_round(self, done: int) -> None:

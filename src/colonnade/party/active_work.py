@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from colonnade.learn.learner import ActiveLearner, Aggregate
 from colonnade.party.loop import TrainingLoop
-from colonnade.party.world import Work
+from colonnade.party.world import AGGREGATE, BACKWARD, Work
 from colonnade.policies.view import Exchange
 
 
@@ -23,22 +23,25 @@ class ActiveWork(TrainingLoop):
         exchange.forward = await self.forward(exchange)
         return exchange
 
-    async def derive(
-        self, exchange: Exchange, own: Any, wanted: bool, stale: bool = False
-    ) -> Aggregate:
-        """Loss and derivatives: of an aggregation, or of a local update (`stale`)."""
-        derive = partial(self.learner.aggregate, exchange, own, wanted, stale=stale)
-        if not stale:
-            return await self.world.compute(derive, Work.AGGREGATE)
+    def derive(self, exchange: Exchange, own: Any, wanted: bool) -> Awaitable[Aggregate]:
+        """Loss and derivatives of an aggregation."""
+        derive = partial(self.learner.aggregate, exchange, own, wanted)
+        return self.world.compute(derive, AGGREGATE)
+
+    async def derive_again(self, exchange: Exchange, own: Any, wanted: bool) -> Aggregate:
+        """Loss and derivatives of a local update."""
+        derive = partial(self.learner.aggregate, exchange, own, wanted, stale=True)
         began_ns = self.world.now()
         aggregate = await self.world.compute(derive, Work.TOP)
         self.view.top_ns = self.world.now() - began_ns
         return aggregate
 
-    async def backward(self, step: Callable[[], None]) -> None:
+    def backward(self, step: Callable[[], None]) -> Awaitable[None]:
         """A party without columns has no backward pass of its own to pay for."""
         if self.learner.has_features:
-            await self.world.compute(step, Work.BACKWARD)
-            return
+            return self.world.compute(step, BACKWARD)
+        return self._off_clock(step)
+
+    async def _off_clock(self, step: Callable[[], None]) -> None:
         with self.world.off_clock():
-            await self.world.compute(step, Work.BACKWARD)
+            await self.world.compute(step, BACKWARD)

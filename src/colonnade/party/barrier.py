@@ -92,7 +92,7 @@ class CheckpointBarrier:
         if not program.method.quorum.in_step and not self._called:
             self._called = True
             await self._call(Barrier(round))
-        elif self._incomplete() or program.evaluations.pending:
+        elif self._incomplete() or program.evaluations.open:
             await program.receive()
         else:
             leaving = program.checkpoint_rounds.advance()

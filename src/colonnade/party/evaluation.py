@@ -63,22 +63,21 @@ class Evaluations:
         self._metric = metric
         self._peers = peers
         self._schedule = schedule
+        self.due = schedule.due
+        """Whether a round is followed by an evaluation."""
         self._rows = schedule.rows
-        self._open: deque[Evaluation] = deque()
+        self.open: deque[Evaluation] = deque()
+        """Those that are not scored yet, oldest first."""
         self._without_gain = 0
         self._tested = False
         self.best = -1
         self.best_value: float | None = None
         self.scored = -1
 
-    def due(self, round: int) -> bool:
-        """Whether a round is followed by an evaluation."""
-        return self._schedule.due(round)
-
     @property
     def full(self) -> bool:
         """Whether so many are open that no more may be asked for."""
-        return len(self._open) >= self._schedule.open_max
+        return len(self.open) >= self._schedule.open_max
 
     def ask(self, round: int, answered: Mapping[str, int]) -> dict[str, Evaluate]:
         """Open an evaluation: the question to each passive party, which follows the round of its
@@ -97,7 +96,7 @@ class Evaluations:
         return self._ask(last, answered)
 
     def _ask(self, evaluation: Evaluation, answered: Mapping[str, int]) -> dict[str, Evaluate]:
-        self._open.append(evaluation)
+        self.open.append(evaluation)
         return {
             peer: Evaluate(evaluation.round, last, evaluation.splits, self.best, self.scored)
             for peer, last in answered.items()
@@ -105,20 +104,20 @@ class Evaluations:
 
     def charge(self, round: int | None, ledger: Ledger) -> None:
         """The replies of a round have left: note what the training has cost up to here."""
-        if self._open and self._open[-1].round == round:
-            self._open[-1].bytes_up = ledger.training_bytes("received")
-            self._open[-1].bytes_down = ledger.training_bytes("sent")
+        if self.open and self.open[-1].round == round:
+            self.open[-1].bytes_up = ledger.training_bytes("received")
+            self.open[-1].bytes_down = ledger.training_bytes("sent")
 
     def capture(self, round: int, copy: Callable[[], Any]) -> None:
         """The active party's updates on a round are done: keep its models for the score."""
-        for evaluation in self._open:
+        for evaluation in self.open:
             if evaluation.round == round and not evaluation.captured:
                 evaluation.models = copy()
                 evaluation.captured = True
 
     def accept(self, sender: str, message: EvaluationEmbedding) -> None:
         """Take in a piece of an answer."""
-        for evaluation in self._open:
+        for evaluation in self.open:
             if evaluation.round == message.round and message.split in evaluation.splits:
                 pieces = evaluation.pieces.setdefault(message.split, {}).setdefault(sender, {})
                 start, rows = message.start, math.prod(message.tensor.shape[:1])
@@ -135,18 +134,13 @@ class Evaluations:
 
     def ready(self) -> Evaluation | None:
         """The oldest evaluation, once everybody's answer is complete."""
-        if not self._open or not self._open[0].captured:
+        if not self.open or not self.open[0].captured:
             return None
-        return None if self.missing() else self._open[0]
-
-    @property
-    def pending(self) -> bool:
-        """Whether somebody's answer is still missing."""
-        return bool(self._open)
+        return None if self.missing() else self.open[0]
 
     def state(self) -> Tree:
         """What has been scored so far; nobody's answer may be missing."""
-        assert not self._open, "something is in flight"
+        assert not self.open, "something is in flight"
         return {
             "best": self.best,
             "best_value": self.best_value,
@@ -156,7 +150,7 @@ class Evaluations:
 
     def restore(self, state: Tree) -> None:
         """Go on from there."""
-        assert not self._open
+        assert not self.open
         self.best = state["best"]
         self.best_value = state["best_value"]
         self.scored = state["judged"]
@@ -164,9 +158,9 @@ class Evaluations:
 
     def missing(self) -> list[str]:
         """The parties whose answer to the oldest evaluation is not complete."""
-        if not self._open:
+        if not self.open:
             return []
-        rows, splits = self._open[0].rows, self._open[0].splits
+        rows, splits = self.open[0].rows, self.open[0].splits
         return [
             peer
             for peer in self._peers
@@ -175,7 +169,7 @@ class Evaluations:
 
     def close(self, evaluation: Evaluation) -> None:
         """All is known of the oldest evaluation that it was to tell."""
-        oldest = self._open.popleft()
+        oldest = self.open.popleft()
         assert oldest is evaluation, "evaluations are scored in order"
 
     def close_scored(self, evaluation: Evaluation, measured: Mapping[str, float]) -> str | None:

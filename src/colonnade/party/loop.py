@@ -14,7 +14,7 @@ from colonnade.learn.state import restore_view, view_state
 from colonnade.party.checkpoint_rounds import CheckpointRounds
 from colonnade.party.kinds import training_kinds
 from colonnade.party.outcome import Outcome
-from colonnade.party.world import Work, World
+from colonnade.party.world import FORWARD, Work, World
 from colonnade.policies.view import Exchange, Role
 from colonnade.record.checkpoints import Store
 from colonnade.record.history import History
@@ -49,6 +49,7 @@ class TrainingLoop(ABC):
         }
         assert self._handlers.keys() >= set(kinds.accepts)
         self.holds = self.method.local.holds(role)
+        self.keep = self.method.local.keep
         self.closed = 0
         """The rounds whose holding updates are done."""
         every = agreement.job.train.checkpoint_every
@@ -76,10 +77,11 @@ class TrainingLoop(ABC):
         """The own embedding of a batch, at the present weights; None for a label-only party."""
         if not self.learner.width:
             return None
-        began_ns = self.world.now()
+        world = self.world
+        began_ns = world.now()
         work = partial(self.learner.forward, exchange.rows, stash)
-        embedding: object = await self.world.compute(work, Work.FORWARD)
-        exchange.forward_ns = self.world.now() - began_ns
+        embedding: object = await world.compute(work, FORWARD)
+        exchange.forward_ns = world.now() - began_ns
         return embedding
 
     def take(self, received: tuple[str, Message] | None) -> None:

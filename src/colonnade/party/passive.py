@@ -18,7 +18,7 @@ from colonnade.party.loop import Handler, TrainingLoop, not_due
 from colonnade.party.outcome import REASONS, Outcome
 from colonnade.party.questions import Questions
 from colonnade.party.warmup import rehearse, upload
-from colonnade.party.world import Work, World
+from colonnade.party.world import BACKWARD, CODEC, Work, World
 from colonnade.policies.view import Exchange, Role
 from colonnade.record.checkpoints import Store
 from colonnade.record.events import RoundDone
@@ -56,7 +56,8 @@ class Passive(TrainingLoop):
         (self.active,) = world.peers
         self.yields = self.method.local.yields(Role.PASSIVE)
         self.reports = self.method.local.reports
-        self.stashes = self.method.updates_between and not self.method.version.recomputes()
+        self.recomputes = self.method.version.recomputes()
+        self.stashes = self.method.updates_between and not self.recomputes
         self.in_flight: dict[int, Exchange] = {}
         self.replies: deque[tuple[Exchange, Reply]] = deque()
         """Those that are not used yet, oldest first."""
@@ -75,20 +76,16 @@ class Passive(TrainingLoop):
             await upload(self.world, self.agreement, self.learner)
             parts = (Work.FORWARD, Work.BACKWARD)
             await rehearse(self.world, self.agreement, self.learner, self.view, parts)
+        world, view = self.world, self.view
         while not await self._act():
-            if self.world.pending():
-                await self._drain()
-            self.view.now_ns = self.world.now()
+            while world.pending() and not self._saves_next():
+                self.take(await world.receive())
+            view.now_ns = world.now()
         assert self.finish is not None
         last_word = Finish(self.view.sent - 1, self.finish.best, self.finish.reason)
         with self.world.off_clock(in_order=True):
             await self.world.send(self.active, last_word)
         return await self.end(self.finish.best, self.finish.reason, self.finish.fault)
-
-    async def _drain(self) -> None:
-        """Take in everything that is here."""
-        while self.world.pending() and not self._saves_next():
-            self.take(await self.world.receive())
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         return {
@@ -149,11 +146,11 @@ class Passive(TrainingLoop):
     async def _act(self) -> bool:
         """Do the first thing that applies; True when the job is over."""
         view = self.view
-        if self._saves_next():
+        if self.barriers and self.at_barrier:
             await self._answer_barrier(self.barriers.popleft())
             return False
         exchange = None
-        if self.holds and not (self.yields and view.replies):
+        if self.holds and view.kept and not (self.yields and view.replies):
             exchange = self.method.local.next(view)
         if exchange is not None:
             await self._update_locally(exchange)
@@ -178,6 +175,7 @@ class Passive(TrainingLoop):
         elif (
             self.finish is None
             and not self.holds
+            and view.kept
             and (exchange := self.method.local.next(view)) is not None
         ):
             await self._update_locally(exchange)
@@ -195,7 +193,7 @@ class Passive(TrainingLoop):
     def _may_send(self) -> bool:
         view = self.view
         on = view.sent < view.rounds and view.sent < self.checkpoint_rounds.next
-        return on and self.finish is None and not self.at_barrier and not self.barriers
+        return on and self.finish is None and not (self.at_barrier or self.barriers)
 
     def _limit(self) -> int:
         """The batch up to which may be sent: the last one, or the next barrier."""
@@ -227,39 +225,39 @@ class Passive(TrainingLoop):
         self.closed = self.view.round
 
     async def _send_next(self) -> None:
-        view = self.view
+        world, view = self.world, self.view
         exchange = Exchange(view.sent, self.agreement.plan.batch(view.sent))
         exchange.forward = await self.forward(exchange, stash=self.stashes)
-        packed = await self.world.compute(lambda: self.learner.pack(exchange), Work.CODEC)
+        packed = await world.compute(partial(self.learner.pack, exchange), CODEC)
         self.in_flight[view.sent] = exchange
-        view.actions.append((self.world.now(), "send", exchange.round))
+        view.actions.append((world.now(), "send", exchange.round))
         view.sent += 1
-        if view.in_flight > view.in_flight_max:
-            view.in_flight_max = view.in_flight
-        if self.world.stopping is not None and not self.asked_to_leave:
+        if (in_flight := view.in_flight) > view.in_flight_max:
+            view.in_flight_max = in_flight
+        if world.stopping is not None and not self.asked_to_leave:
             self.asked_to_leave = True
-            await self.world.send(self.active, Leave(exchange.round, self.world.stopping))
+            await world.send(self.active, Leave(exchange.round, world.stopping))
         if self.reports:
             status = Status(exchange.round, self.method.local.expected(view))
-            await self.world.send(self.active, status)
-        await self.world.send(self.active, Embedding(exchange.round, packed))
+            await world.send(self.active, status)
+        await world.send(self.active, Embedding(exchange.round, packed))
 
     async def _use_reply(self) -> None:
         """The fresh update, after as many new batches as the window wants under way first."""
-        view, learner = self.view, self.learner
+        world, view, learner = self.world, self.view, self.learner
         if (ahead := self.method.window.refill(view)) > 0:
             for _ in range(min(ahead, self._limit() - view.sent)):
                 await self._send_next()
         exchange, reply = self.replies.popleft()
         view.replies -= 1
-        if self.method.version.recomputes():
+        if self.recomputes:
             exchange.forward = await self.forward(exchange)
-        await self.world.compute(partial(learner.unpack, exchange, reply), Work.CODEC)
-        began_ns = self.world.now()
-        await self.world.compute(lambda: learner.backward(exchange), Work.BACKWARD)
-        now_ns, keep = self.world.now(), self.method.local.keep
-        view.remember(exchange, keep, began_ns, now_ns, learner.rate)
-        self.world.tell(RoundDone(self.world.me, now_ns, exchange.round, view.rounds))
+        await world.compute(partial(learner.unpack, exchange, reply), CODEC)
+        began_ns = world.now()
+        await world.compute(partial(learner.backward, exchange), BACKWARD)
+        now_ns = world.now()
+        view.remember(exchange, self.keep, began_ns, now_ns, learner.rate)
+        world.tell(RoundDone(world.me, now_ns, exchange.round, view.rounds))
 
     async def _update_locally(self, exchange: Exchange) -> None:
         """Forward anew with the present weights, then backward with the reply of then."""

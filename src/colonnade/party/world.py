@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Protocol, TypeVar
@@ -33,6 +33,8 @@ class Work(IntEnum):
     """Embeddings and scores of rows after the training."""
 
 
+FORWARD, BACKWARD, AGGREGATE, CODEC = Work.FORWARD, Work.BACKWARD, Work.AGGREGATE, Work.CODEC
+"""Those of every round, for the loops: Python 3.11 takes long to find a member in its class."""
 NAMES = tuple(kind.name.lower() for kind in Work)
 UNCHARGED = frozenset({Work.EVALUATE, Work.SAVE, Work.ALIGN, Work.SCORE})
 """What is no part of the training: it costs no virtual time."""
@@ -108,7 +110,7 @@ class World(Protocol):
     def pending(self) -> int:
         """How many messages can be received without waiting."""
 
-    async def compute(self, work: Callable[[], T], kind: Work) -> T:
+    def compute(self, work: Callable[[], T], kind: Work) -> Awaitable[T]:
         """Do the work and charge the party's time for it, unless it is `UNCHARGED`."""
 
     def off_clock(self, in_order: bool = False) -> AbstractContextManager[None]:

@@ -12,6 +12,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,8 +26,7 @@ class Role(IntEnum):
     PASSIVE = 1
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(msgspec.Struct):
     """One mini-batch as a party remembers it."""
 
     round: int
@@ -168,7 +168,7 @@ class View:
         self.sent_since_fresh = False
         exchange.updates, exchange.agreed = 1, self.agreed
         self.kept.append(exchange)
-        while len(self.kept) > keep:
+        if len(self.kept) > keep:
             self.kept.popleft()
         if not self.fresh % PACK_EVERY:
             self.efforts.pack()

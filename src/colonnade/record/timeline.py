@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import numpy as np
 
 from colonnade.packed import LongList
 
@@ -16,27 +16,28 @@ class Timeline(LongList[Span]):
 
     >>> timeline = Timeline()
     >>> timeline.add("forward", 0, 5)
-    >>> list(timeline), timeline.total_ns("forward")
-    ([('forward', 0, 5)], 5)
+    >>> list(timeline), timeline.total_ns("forward"), timeline.busy_ns()
+    ([('forward', 0, 5)], 5, 5)
     """
 
-    __slots__ = ("_totals",)
+    __slots__ = ()
 
     def __init__(self) -> None:
         super().__init__("sqq")
-        self._totals: Counter[str] = Counter()
 
     def add(self, kind: str, start_ns: int, end_ns: int) -> None:
         """Something was done."""
-        self._totals[kind] += end_ns - start_ns
-        self.append((kind, start_ns, end_ns))
-        if len(self._recent) >= PACK_EVERY:
+        recent = self._recent
+        recent.append((kind, start_ns, end_ns))
+        if len(recent) >= PACK_EVERY:
             self.pack()
 
     def total_ns(self, kind: str) -> int:
         """How long all of one kind took."""
-        return self._totals[kind]
+        kinds, starts, ends = map(np.asarray, self._packed())
+        return int((ends - starts)[kinds == self._numbers.get(kind, -1)].sum())
 
     def busy_ns(self) -> int:
         """How long everything took but waiting."""
-        return self._totals.total() - self.total_ns("wait")
+        _, starts, ends = map(np.asarray, self._packed())
+        return int((ends - starts).sum()) - self.total_ns("wait")

@@ -204,5 +204,6 @@ def moved(tree: Tree, device: torch.device | str, copy: bool = False) -> Tree:
         return type(tree)(moved(value, device, copy) for value in tree)
     if type(tree) in _NAMES and not isinstance(tree, Buffer | Packed):
         fields = _RECORDS[_NAMES[type(tree)]][1]
-        return replace(tree, **{f: moved(getattr(tree, f), device, copy) for f in fields})
+        change = msgspec.structs.replace if isinstance(tree, msgspec.Struct) else replace
+        return change(tree, **{f: moved(getattr(tree, f), device, copy) for f in fields})
     return tree

@@ -46,29 +46,29 @@ class Route:
         self._ruled_ns = 0
         """The latest arrival so far of the messages that fault rules decided on."""
 
-    def put(self, frame: bytearray, kind: str, at_once: bool, in_order: bool = False) -> None:
-        """Send a frame. Off the clock it arrives at once, or after all frames before it."""
-        kernel = self.kernel
-        if at_once:
-            least_ns = max(self.pipe.last_arrival_ns, self._ruled_ns) if in_order else 0
-            arrivals: tuple[int, ...] = (max(kernel.now_ns, least_ns),)
-        elif self.pipe.rules:
-            names = self.sender.me, self.to.me
-            arrivals = self.pipe.arrivals(*names, kind, len(frame), kernel.now_ns)
-            # The 0 stands in where the frame is dropped and has no arrival.
-            self._ruled_ns = max(self._ruled_ns, *arrivals, 0)
-        else:
-            arrivals = (self.pipe.arrival(len(frame), kernel.now_ns),)
-        for arrival in arrivals:
+    def put(self, frame: bytearray, kind: str) -> None:
+        """Send a frame; it arrives when the link lets it."""
+        pipe, kernel = self.pipe, self.kernel
+        if not pipe.rules:
             self.queued += 1
-            kernel.deliver_at(arrival, self, frame)
+            kernel.deliver_at(pipe.arrival(len(frame), kernel.now_ns), self, frame)
+            return
+        names = self.sender.me, self.to.me
+        for arrival_ns in pipe.arrivals(*names, kind, len(frame), kernel.now_ns):
+            self._ruled_ns = max(self._ruled_ns, arrival_ns)
+            self.queued += 1
+            kernel.deliver_at(arrival_ns, self, frame)
+
+    def put_at_once(self, frame: bytearray, in_order: bool = False) -> None:
+        """Send a frame off the clock: it arrives now, or after all frames before it."""
+        least_ns = max(self.pipe.last_arrival_ns, self._ruled_ns) if in_order else 0
+        self.queued += 1
+        self.kernel.deliver_at(max(self.kernel.now_ns, least_ns), self, frame)
 
     def arrived(self, frame: bytearray) -> None:
         """Put an arrived frame into the inbox, or hold it until there is room."""
         # Behind a frame that is held every later one is held too, or it would overtake.
-        if self.stalled or (
-            len(self.to.inbox) >= self.kernel.queue_max and not self.kernel.has_room(self.to)
-        ):
+        if self.stalled or not self.kernel.has_room(self.to):
             self.stalled.append(frame)
             self.kernel.stalled += 1
         else:
@@ -154,8 +154,8 @@ class Simulator:
         An inbox may grow over its bound, `OVERFLOW` times at most, while its party is blocked in a
         send: otherwise two parties with full queues to each other could never go on.
         """
-        bound = self.queue_max * (OVERFLOW if world.blocked else 1)
-        return len(world.inbox) < bound
+        held = len(world.inbox)
+        return held < self.queue_max or (world.blocked and held < self.queue_max * OVERFLOW)
 
     def admit(self, to: SimulatedWorld) -> None:
         """Deliver held frames to a party whose inbox has room again."""

@@ -135,7 +135,8 @@ class Pipe:
         if self.bandwidth is not None:
             begun_ns = self._free_ns if self._free_ns > now_ns else now_ns
             left_ns = self._free_ns = self._transmitted(begun_ns, size * 8)
-        arrival = left_ns + self.latency.at(now_ns)
+        latency = self.latency.values
+        arrival = left_ns + (latency[0] if len(latency) == 1 else self.latency.at(now_ns))
         if self.jitter_ns:
             arrival += int(self.random.integers(self.jitter_ns + 1))
         if arrival > self.last_arrival_ns:

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Frame = tuple[str, bytearray]
 
-MEASURED = -1
+MEASURED = None
 """Stands for a cost that is the measured duration of the work."""
-
-
-@coroutine
-def _suspend() -> Generator[None, None, None]:
-    yield
+Cost = int | Trace | None
+"""Nanoseconds, a trace of them, or `MEASURED`."""
 
 
 class SimulatedWorld:
-    """One party's view of the simulation; implements `World`."""
+    """One party's view of the simulation; implements `World`.
+
+    A party is suspended where something here yields, until the kernel wakes it.
+    """
 
     def __init__(self, kernel: Simulator, me: str, peers: tuple[str, ...], rank: int) -> None:
         self.me = me
@@ -89,17 +89,25 @@ class SimulatedWorld:
 
     async def send(self, to: str, message: Message) -> None:
         frame = self._codec.encode(message)
-        kernel = self._kernel
         route = self.routes[to]
+        if route.queued >= self._kernel.queue_max:
+            await self._room(route)
+        kind = type(message)
+        self.ledger.count(to, "sent", kind, len(frame))
+        if self._off_clock:
+            route.put_at_once(frame, self._in_order)
+        else:
+            route.put(frame, kind.__name__)
+
+    async def _room(self, route: Route) -> None:
+        """Wait until another message fits into the queue."""
+        kernel = self._kernel
         while route.queued >= kernel.queue_max:
             self.blocked = True
             # The inbox may grow over its bound now, which may let a blocked peer go on.
             kernel.admit(to=self)
-            await self._idle(lambda: f"room in its queue to {to}")
+            await self._idle(lambda: f"room in its queue to {route.to.me}")
             self.blocked = False
-        kind = type(message)
-        self.ledger.count(to, "sent", kind, len(frame))
-        route.put(frame, kind.__name__, self._off_clock > 0, self._in_order)
 
     async def receive(
         self, until: int | None = None, waiting_for: Callable[[], str] | None = None
@@ -112,7 +120,7 @@ class SimulatedWorld:
                 if until <= self._kernel.now_ns:
                     return None
                 self._kernel.wake_at(until, self)
-            await self._idle(waiting_for or (lambda: "any message"))
+            await self._idle(waiting_for or _any_message)
         sender, frame = self.inbox.popleft()
         if self._kernel.stalled:
             self._kernel.admit(to=self)
@@ -144,26 +152,34 @@ class SimulatedWorld:
     def pending(self) -> int:
         return len(self.inbox)
 
-    async def compute(self, work: Callable[[], T], kind: Work) -> T:
+    @coroutine
+    def compute(self, work: Callable[[], T], kind: Work) -> Generator[None, None, T]:
         """Do the work at once, and suspend the party for its cost in virtual time."""
         cost = self._costs[kind]
         if cost == 0 or self._off_clock:
             return work()
-        began = time.perf_counter_ns() if cost == MEASURED else 0
-        result = work()
-        start = self._kernel.now_ns
-        if cost == MEASURED:
-            ns = time.perf_counter_ns() - began
+        kernel = self._kernel
+        start = kernel.now_ns
+        if type(cost) is int:
+            result, end = work(), start + cost
         else:
-            ns = cost if isinstance(cost, int) else cost.at(start)
-        if ns:
-            self.timeline.add(NAMES[kind], start, start + ns)
-            if self._kernel.subscribers:
-                self.tell(Worked(self.me, start, NAMES[kind], start + ns))
-            if not self._kernel.jump(start + ns):
-                self._kernel.wake_at(start + ns, self)
-                await _suspend()
+            result, end = self._timed(work, cost)
+        if end > start:
+            # What is appended here is packed when the party next waits.
+            self.timeline.append((NAMES[kind], start, end))
+            if kernel.subscribers:
+                self.tell(Worked(self.me, start, NAMES[kind], end))
+            if not kernel.jump(end):
+                kernel.wake_at(end, self)
+                yield
         return result
+
+    def _timed(self, work: Callable[[], T], cost: Cost) -> tuple[T, int]:
+        """Do work whose cost is not always the same; when it ends."""
+        start, began_ns = self._kernel.now_ns, time.perf_counter_ns()
+        result = work()
+        took_ns = cost.at(start) if isinstance(cost, Trace) else time.perf_counter_ns() - began_ns
+        return result, start + took_ns
 
     @contextmanager
     def off_clock(self, in_order: bool = False) -> Iterator[None]:
@@ -177,19 +193,24 @@ class SimulatedWorld:
             self._off_clock -= 1
             self._in_order = before
 
-    async def _idle(self, waiting_for: Callable[[], str]) -> None:
+    @coroutine
+    def _idle(self, waiting_for: Callable[[], str]) -> Generator[None, None, None]:
         since = self._kernel.now_ns
         self.waiting = (since, waiting_for)
-        await _suspend()
+        yield
         self.waiting = None
         now_ns = self._kernel.now_ns
         if now_ns > since and not self._off_clock:
             self.timeline.add("wait", since, now_ns)
 
 
-def _read_costs(costs: Costs) -> list[int | Trace]:
-    """By kind of work: nanoseconds, a trace of them, or `MEASURED`."""
-    read: list[int | Trace] = []
+def _any_message() -> str:
+    return "any message"
+
+
+def _read_costs(costs: Costs) -> list[Cost]:
+    """The cost of each kind of work."""
+    read: list[Cost] = []
     for kind in Work:
         quantity = "0s" if kind in UNCHARGED else getattr(costs, NAMES[kind])
         if quantity == "measured":

@@ -6,8 +6,9 @@ fail at the worst moment thousands of times, and every failure can be replayed f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from heapq import heappush
+from types import coroutine
 from typing import Any
 
 from colonnade.errors import DeadlockError
@@ -17,7 +18,7 @@ from colonnade.net.session import Frame, Kind, Segment, Session
 from colonnade.party.world import Over, Regrouped
 from colonnade.sim.kernel import Simulator
 from colonnade.sim.links import Rule
-from colonnade.sim.world import SimulatedWorld, _suspend
+from colonnade.sim.world import SimulatedWorld
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Message
 
@@ -122,7 +123,7 @@ class LossyWorld(SimulatedWorld):
 
     def _carry(self, to: str, segment: Segment) -> None:
         route = self._kernel.routes[self.me, to]
-        route.put(bytearray(segment.encode()), Kind(segment.kind).name, at_once=False)
+        route.put(bytearray(segment.encode()), Kind(segment.kind).name)
 
     def _transmit(self, to: str, session: Session) -> None:
         while (segment := session.next()) is not None:
@@ -251,9 +252,10 @@ class Timer:
         self._action()
 
 
-async def _down() -> None:
+@coroutine
+def _down() -> Generator[None, None, None]:
     while True:
-        await _suspend()
+        yield
 
 
 class LossySimulator(Simulator):

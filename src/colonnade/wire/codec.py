@@ -65,8 +65,9 @@ class Codec:
 
     def _put(self, item: Any) -> int:
         assert isinstance(item, Buffer), f"{type(item).__name__} cannot cross the wire"
-        self._outgoing.append(item.view)
-        return item.view.nbytes
+        view = item.view
+        self._outgoing.append(view)
+        return view.nbytes
 
     def _take(self, wanted: type, size: Any) -> Buffer:
         start = self._taken + -self._taken % ALIGN
@@ -83,18 +84,17 @@ class Codec:
         """The frame of a message."""
         self._outgoing.clear()
         header = self._encode(message)
-        assert len(header) <= HEADER_BYTES_MAX
-        if len(self._outgoing) == 1 and self._outgoing[0].nbytes:
-            (payload,) = self._outgoing
-            prefix = _PREFIX.pack(MAGIC, VERSION, message.KIND, len(header), payload.nbytes)
-            return bytearray().join((prefix, header, _PADDING[: -len(header) % ALIGN], payload))
+        written = len(header)
+        assert written <= HEADER_BYTES_MAX
         parts: list[bytes | memoryview] = [b"", header]
         size = 0
         for view in self._outgoing:
-            if view.nbytes:
-                written = size or len(header)
-                parts += (_PADDING[: -written % ALIGN], view)
-                size += (-size % ALIGN if size else 0) + view.nbytes
+            if nbytes := view.nbytes:
+                padding = -written % ALIGN
+                parts += (_PADDING[:padding], view)
+                # The padding before the first tensor is the header's.
+                size += padding + nbytes if size else nbytes
+                written = size
         parts[0] = _PREFIX.pack(MAGIC, VERSION, message.KIND, len(header), size)
         return bytearray().join(parts)
 
