@@ -22,6 +22,16 @@ from colonnade.run.processes import free_port
 from colonnade.tls.authority import create_authority, issue
 
 PATIENCE_S = 250
+HEAVY = ("torch", "sklearn", "scipy", "safetensors.torch")
+"""What a training needs and an alignment does not. pandas is not among them: pyarrow loads it
+wherever it is installed."""
+LIGHT = f"""
+import sys
+from colonnade.cli import main
+code = main(sys.argv[1:])
+loaded = set({HEAVY}) & set(sys.modules)
+sys.exit(code if not loaded else f"loaded {{loaded}}")
+"""
 JOB = """
 name = "credit"
 {more}
@@ -66,7 +76,8 @@ class House:
 
     def start(self, name, command="align", *more, job="job.toml"):
         end = ["--listen", self.listen] if name == "bank" else ["--connect", self.listen]
-        words = [sys.executable, "-m", "colonnade", command, job, "--me", name, *end]
+        how = ["-c", LIGHT] if command == "align" else ["-m", "colonnade"]
+        words = [sys.executable, *how, command, job, "--me", name, *end]
         process = subprocess.Popen(
             [*words, "--keys", str(self.keys / name), "--json", *more],
             cwd=self.folder,

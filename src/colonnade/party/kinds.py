@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from colonnade.job.train import Train
-from colonnade.methods.method import Method
 from colonnade.policies.view import Role
 from colonnade.wire.messages import (
     Embedding,
@@ -18,6 +18,9 @@ from colonnade.wire.messages import (
     Status,
     Upload,
 )
+
+if TYPE_CHECKING:
+    from colonnade.methods.method import Method
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from colonnade.record.folder import check_folder
 from colonnade.record.history import Row
 from colonnade.record.metrics import Metric
 from colonnade.record.private import private_file, write_whole
-from colonnade.record.sizes import Sizes
 from colonnade.record.tree import Weights
 from colonnade.units import show_bytes, show_time
 from colonnade.wire.ledger import Entry
@@ -31,6 +30,8 @@ from colonnade.wire.ledger import Entry
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
+
+    from colonnade.record.sizes import Sizes
 
 
 Span = tuple[str, int, int]

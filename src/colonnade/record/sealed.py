@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from safetensors import SafetensorError, serialize
 
 from colonnade.record.tree import StateError, Tree, decode, encode
 
@@ -26,6 +29,7 @@ _MAGIC = b"COLONNA\n"
 _LENGTHS = struct.Struct("<IQQ")
 _BODY = len(_MAGIC) + hashlib.sha256().digest_size
 _HEADER_MAX = 65_536
+_NO_TENSORS = serialize({})
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -47,10 +51,8 @@ def pack(header: Header, tree: Tree) -> list[bytes]:
     >>> unpack(b"".join(pack(Header(FORMAT, "d1", "bank", 80), {"round": 80})))
     (Header(format=3, digest='d1', party='bank', round=80, run='', attempt=''), {'round': 80})
     """
-    from safetensors.torch import save
-
     structure, aside = encode(tree)
-    head, tensors = msgspec.msgpack.encode(header), save(aside)
+    head, tensors = msgspec.msgpack.encode(header), _save(aside)
     lengths = _LENGTHS.pack(len(head), len(structure), len(tensors))
     parts = [lengths, head, structure, tensors]
     checksum = hashlib.sha256()
@@ -61,19 +63,35 @@ def pack(header: Header, tree: Tree) -> list[bytes]:
 
 def unpack(data: bytes) -> tuple[Header, Tree]:
     """The header and the tree of a checkpoint; a StateError says what is wrong with it."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
     body = memoryview(data)[_BODY:]
     _judge(data[:_BODY], hashlib.sha256(body).digest())
     header, start, middle, end = _read_header(body)
     if end != len(body):
         raise StateError("its parts do not make up the whole")
     try:
-        tensors = load(bytes(body[middle:]))
+        tensors = _load(bytes(body[middle:]))
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError, AssertionError):
         raise StateError("its tensors cannot be read") from None
     return header, decode(bytes(body[start:middle]), tensors)
+
+
+# torch is large and slow to load, and a program without tensors has no other use for it.
+
+
+def _save(tensors: Mapping[str, Any]) -> bytes:
+    if not tensors:
+        return _NO_TENSORS
+    from safetensors.torch import save
+
+    return save(dict(tensors))
+
+
+def _load(data: bytes) -> dict[str, Any]:
+    if data == _NO_TENSORS:
+        return {}
+    from safetensors.torch import load
+
+    return load(data)
 
 
 def _judge(top: bytes, checksum: bytes) -> None:

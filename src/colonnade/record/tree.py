@@ -4,20 +4,25 @@ A *tree* is made of dicts (keys are text or whole numbers), lists, tuples, None,
 str, bytes, memoryviews, tensors, numpy arrays, and records that were made known with `register`.
 `encode` gives its structure as msgpack and its tensors beside it, for safetensors. `decode` is the
 inverse and believes nothing: it may be given a damaged file.
+
+torch is loaded when the first tensor is met: a program that has none does without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import torch
 
 from colonnade.policies.view import Exchange, Window
 from colonnade.wire.messages import Buffer, Packed
+
+if TYPE_CHECKING:
+    import torch
 
 Tree = Any
 """See above; a recursive type would say it to nobody but the type checker."""
@@ -31,7 +36,6 @@ _DTYPE_NAMES = (
     *("float16", "float32", "float64"),
 )
 _ARRAYS = {np.dtype(name) for name in _DTYPE_NAMES}
-_DTYPES = {getattr(torch, name) for name in (*_DTYPE_NAMES, "bfloat16")}
 
 _RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {}
 """By name: the record, and what its fields are."""
@@ -70,6 +74,7 @@ def encode(tree: Tree) -> tuple[bytes, dict[str, torch.Tensor]]:
     """The structure, and the tensors by the names it has for them; they may share memory with the
     tree's, but not with one another.
 
+    >>> import torch
     >>> structure, tensors = encode({"weights": torch.ones(2), 7: ("a", None)})
     >>> decode(structure, tensors)
     {'weights': tensor([1., 1.]), 7: ('a', None)}
@@ -94,20 +99,20 @@ class _Writer:
         if kind is dict:
             assert all(type(key) in (str, int) for key in tree), f"keys {list(tree)}"
             return ["dict", *(self.node(part) for item in tree.items() for part in item)]
-        if isinstance(tree, torch.Tensor):
-            return ["tensor", self._aside(tree)]
         if kind is np.ndarray:
             return ["array", self._aside(_as_tensor(tree))]
         if kind is memoryview:
             return ["memory", self._aside(_as_tensor(np.array(tree.cast("B"))))]
-        assert kind in _NAMES, f"a {kind.__name__} cannot be saved"
+        if kind not in _NAMES:
+            assert _is_tensor(tree), f"a {kind.__name__} cannot be saved"
+            return ["tensor", self._aside(tree)]
         name = _NAMES[kind]
         values = [getattr(tree, field) for field in _RECORDS[name][1]]
         assert _fits(values, name), f"an unusual {name} cannot be saved"
         return [name, *map(self.node, values)]
 
     def _aside(self, tensor: torch.Tensor) -> str:
-        assert tensor.layout is torch.strided and tensor.dtype in _DTYPES, tensor.dtype
+        assert _is_plain(tensor), tensor.dtype
         held = tensor.detach().to("cpu").contiguous()
         address = held.untyped_storage().data_ptr()
         if held.numel() and address in self._memory:
@@ -118,12 +123,33 @@ class _Writer:
         return name
 
 
+def _is_tensor(tree: Tree) -> bool:
+    import torch
+
+    return isinstance(tree, torch.Tensor)
+
+
+@cache
+def _dtypes() -> set[torch.dtype]:
+    import torch
+
+    return {getattr(torch, name) for name in (*_DTYPE_NAMES, "bfloat16")}
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    import torch
+
+    return tensor.layout is torch.strided and tensor.dtype in _dtypes()
+
+
 def _bytes(number: int) -> bytes:
     return number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
 
 
 def _as_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
     assert array.dtype in _ARRAYS, f"an array of {array.dtype} cannot be saved"
+    import torch
+
     sound = array.flags.c_contiguous and array.flags.writeable
     return torch.from_numpy(array if sound else array.copy(order="C"))
 
@@ -176,6 +202,8 @@ def _leaf(tag: str, parts: list[Any], tensors: Mapping[str, torch.Tensor]) -> An
         raise StateError("one of its tensors is missing")
     if tag == "tensor":
         return found
+    import torch
+
     wrong = found.dtype is torch.bfloat16 if tag == "array" else found.dtype is not torch.uint8
     if wrong:
         raise StateError(f"one of its tensors is of type {found.dtype}")
@@ -188,13 +216,14 @@ def moved(tree: Tree, device: torch.device | str, copy: bool = False) -> Tree:
 
     Dicts, lists and exchanges are new ones; with `copy`, so are all tensors and arrays.
 
+    >>> import torch
     >>> before = [torch.zeros(1)]
     >>> after = moved(before, "cpu", copy=True)
     >>> before[0] += 1
     >>> after
     [tensor([0.])]
     """
-    if isinstance(tree, torch.Tensor):
+    if _is_tensor(tree):
         return tree.detach().to(device, copy=copy)
     if isinstance(tree, np.ndarray):
         return tree.copy() if copy else tree

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from colonnade.errors import PartyError
-from colonnade.learn.agreement import Agreement
-from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.wire.messages import Embedding, EvaluationEmbedding, Message, Upload
+
+if TYPE_CHECKING:
+    from colonnade.learn.agreement import Agreement
+    from colonnade.learn.participant import Participant
 
 BATCHES: tuple[type[Message], ...] = (Embedding, Upload)
 EVALUATIONS: tuple[type[Message], ...] = (EvaluationEmbedding,)
