@@ -1,7 +1,9 @@
 """The group ristretto255 in batches, computed by libsodium.
 
-A batch is an array of 32 bytes a row. libsodium releases the interpreter while it multiplies, so
-that threads use all cores; a multiplication takes fifty times as long as the call.
+A batch is an array of 32 bytes a row. libsodium releases the interpreter while it works on points,
+so that threads use all cores; a multiplication takes fifty times as long as the call. Operations on
+scalars are so short that they keep the interpreter: letting it go and waiting for it would take
+longer. Calls for all rows of a batch are one `map` over addresses, without Python between them.
 """
 
 from __future__ import annotations
@@ -9,8 +11,12 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import hashlib
+from collections import deque
+from collections.abc import Iterable
 from functools import cache
+from itertools import repeat
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +29,7 @@ Batch = npt.NDArray[np.uint8]
 ORDER = 2**252 + 27742317777372353535851937790883648493
 """Of the group."""
 _TOP_BIT = 0x80
+_Library = TypeVar("_Library", bound=ctypes.CDLL)
 
 
 class InvalidPoint(ValueError):  # noqa: N818 - the noun says it
@@ -47,6 +54,18 @@ def _sodium() -> ctypes.CDLL:
         Path(library._name).unlink(missing_ok=True)
     if library.sodium_init() < 0:
         raise RequestError("libsodium cannot be used here: install libsodium 1.0.18 or later")
+    _declare(library)
+    return library
+
+
+@cache
+def _scalar_sodium() -> ctypes.PyDLL:
+    """The same library, for calls that keep the interpreter."""
+    released = _sodium()
+    return _declare(ctypes.PyDLL(released._name, handle=released._handle))
+
+
+def _declare(library: _Library) -> _Library:
     for name, arguments in _ARGUMENTS.items():
         function = getattr(library, name)
         function.argtypes, function.restype = [ctypes.c_void_p] * arguments, ctypes.c_int
@@ -61,7 +80,7 @@ _SCALAR_INVERT = "crypto_core_ristretto255_scalar_invert"
 _ARGUMENTS = {_MULTIPLY: 3, _FROM_HASH: 2, _REDUCE: 2, _SCALAR_MULTIPLY: 3, _SCALAR_INVERT: 2}
 
 
-def batch(data: bytes | memoryview, width: int = BYTES) -> Batch:
+def batch(data: bytes | bytearray | memoryview, width: int = BYTES) -> Batch:
     """Bytes as an array with so many a row.
 
     >>> batch(bytes(64)).shape
@@ -81,34 +100,40 @@ def multiply(points: Batch, scalars: Batch) -> Batch:
         raise InvalidPoint("the encoding of a point is not canonical")
     out = np.empty_like(points)
     function = getattr(_sodium(), _MULTIPLY)
-    step = BYTES if len(scalars) == len(points) and len(scalars) != 1 else 0
-    to, scalar, point = out.ctypes.data, scalars.ctypes.data, points.ctypes.data
-    failed = 0
-    for row in range(len(points)):
-        failed |= function(to + row * BYTES, scalar + row * step, point + row * BYTES)
-    if failed:
+    one = len(scalars) == 1 or len(scalars) != len(points)
+    own = repeat(scalars.ctypes.data) if one else _addresses(scalars)
+    # All rows are done whether or not one fails: how long it takes tells nothing.
+    if sum(map(function, _addresses(out), own, _addresses(points))):
         raise InvalidPoint("the encoding of a point is not valid, or it is the identity")
     return out
 
 
 def from_hashes(uniform: Batch) -> Batch:
     """A point for each row of 64 uniform bytes."""
-    return _each(_FROM_HASH, uniform)
+    return _each(_sodium(), _FROM_HASH, uniform)
 
 
 def reduced(wide: Batch) -> Batch:
     """A scalar for each row of 64 uniform bytes."""
-    return _each(_REDUCE, wide)
+    return _each(_scalar_sodium(), _REDUCE, wide)
 
 
-def _each(name: str, rows: Batch) -> Batch:
+def _each(library: ctypes.CDLL, name: str, rows: Batch) -> Batch:
+    assert rows.shape[1] == 2 * BYTES
     rows = np.ascontiguousarray(rows)
     out = np.empty((len(rows), BYTES), dtype=np.uint8)
-    function, to, source, width = getattr(_sodium(), name), out.ctypes.data, rows.ctypes.data, 64
-    assert rows.shape[1] == width
-    for row in range(len(rows)):
-        function(to + row * BYTES, source + row * width)
+    _run(map(getattr(library, name), _addresses(out), _addresses(rows)))
     return out
+
+
+def _addresses(rows: Batch) -> range:
+    """Where each row of a contiguous array begins."""
+    start, step = rows.ctypes.data, rows.shape[1]
+    return range(start, start + len(rows) * step, step)
+
+
+def _run(calls: Iterable[object]) -> None:
+    deque(calls, maxlen=0)
 
 
 def inverses(scalars: Batch) -> Batch:
@@ -122,18 +147,17 @@ def inverses(scalars: Batch) -> Batch:
     if not count:
         return scalars.copy()
     scalars = np.ascontiguousarray(scalars)
-    product = getattr(_sodium(), _SCALAR_MULTIPLY)
+    product = getattr(_scalar_sodium(), _SCALAR_MULTIPLY)
     before, out = np.empty_like(scalars), np.empty_like(scalars)
-    own, prefix, to = scalars.ctypes.data, before.ctypes.data, out.ctypes.data
+    own, prefix, to = _addresses(scalars), _addresses(before), _addresses(out)
     before[0] = scalars[0]
-    for row in range(1, count):
-        product(prefix + row * BYTES, prefix + (row - 1) * BYTES, own + row * BYTES)
+    _run(map(product, prefix[1:], prefix, own[1:]))
     running = np.empty(BYTES, dtype=np.uint8)
     rest = running.ctypes.data
-    getattr(_sodium(), _SCALAR_INVERT)(rest, prefix + (count - 1) * BYTES)
-    for row in range(count - 1, 0, -1):
-        product(to + row * BYTES, rest, prefix + (row - 1) * BYTES)
-        product(rest, rest, own + row * BYTES)
+    getattr(_scalar_sodium(), _SCALAR_INVERT)(rest, prefix[-1])
+    for result, ahead, scalar in zip(to[:0:-1], prefix[-2::-1], own[:0:-1], strict=True):
+        product(result, rest, ahead)
+        product(rest, rest, scalar)
     out[0] = running
     return out
 
@@ -146,8 +170,9 @@ def scalars_from(secret: bytes, first: int, count: int) -> Batch:
     True
     """
     assert len(secret) >= BYTES
-    wide = b"".join(
-        hashlib.blake2b(number.to_bytes(8, "little"), key=secret).digest()
-        for number in range(first, first + count)
-    )
+    begun, wide = hashlib.blake2b(key=secret), bytearray()
+    for number in range(first, first + count):
+        each = begun.copy()
+        each.update(number.to_bytes(8, "little"))
+        wide += each.digest()
     return reduced(batch(wide, 64))

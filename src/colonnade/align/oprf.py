@@ -79,12 +79,12 @@ def finalize(inputs: Sequence[bytes], elements: Batch) -> Batch:
     >>> bool((finalize([b"x"], unblind(seen, blinds)) == evaluate_own([b"x"], key)).all())
     True
     """
-    middle = BYTES.to_bytes(2, "big")
+    middle, begun = BYTES.to_bytes(2, "big"), hashlib.sha512()
     flat, out = elements.tobytes(), bytearray()
-    for number, x in enumerate(inputs):
-        element = flat[number * BYTES : (number + 1) * BYTES]
-        said = len(x).to_bytes(2, "big") + x + middle + element + b"Finalize"
-        out += hashlib.sha512(said).digest()
+    for x, at in zip(inputs, range(0, len(flat), BYTES), strict=True):
+        each = begun.copy()
+        each.update(len(x).to_bytes(2, "big") + x + middle + flat[at : at + BYTES] + b"Finalize")
+        out += each.digest()
     return batch(bytes(out), OUTPUT_BYTES)
 
 

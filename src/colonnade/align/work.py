@@ -68,8 +68,8 @@ def divided(count: int, workers: Workers) -> list[tuple[int, int]]:
     """From where to where the pieces of so many ids go.
 
     >>> from colonnade.align.workers import Threads
-    >>> divided(600, Threads(1))
-    [(0, 512), (512, 600)]
+    >>> divided(200, Threads(1))
+    [(0, 128), (128, 200)]
     """
     step = workers.slice
     return [(at, min(at + step, count)) for at in range(0, count, step)]

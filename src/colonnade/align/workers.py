@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from colonnade.errors import RequestError
 
 T = TypeVar("T")
-SLICE = 512
+SLICE = 128
 """How many ids one piece of work has on a thread: short, so that all cores end together."""
 RAY_SLICE = 8_192
 """As many on another host, where handing work over takes a while."""
