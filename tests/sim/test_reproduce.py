@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -17,7 +18,8 @@ from colonnade import (
     simulate,
 )
 from colonnade.data.speeds import costs_under, cpu_loads
-from colonnade.reproduce import cvfl_bytes
+from colonnade.reproduce import cvfl_bytes, lift
+from colonnade.run.baselines import BOOSTING, Score
 from tests.small import small
 
 
@@ -62,6 +64,40 @@ def test_quick_forms(name, rows):
     assert len(made.rows) >= rows
     assert all(len(row) == len(made.columns) for row in made.rows)
     assert made.title in shown(made.table())
+
+
+def test_lift_in_its_quick_form_and_only_once(tmp_path, monkeypatch):
+    """A second call finds all figures, in whichever order they are kept, and shows the same."""
+    monkeypatch.setitem(BOOSTING, "max_iter", 20)
+    said: list[str] = []
+    made = reproduce.known()["lift"](tmp_path, None, True, said.append)
+    assert said[0] == "8 of 8 trainings to do" and len(said) == 9
+    assert [row[:2] for row in made.rows] == [["breast-cancer", "60%"], ["breast-cancer", "100%"]]
+    assert all(len(row) == len(made.columns) for row in made.rows)
+    for case in made.to_dict()["cases"]:
+        assert all(80 < auc <= 100 for found in case["auc"].values() for auc in found)
+        for way, less in case["less"].items():
+            assert less == [case["auc"]["Colonnade"][0] - case["auc"][way][0]]
+    assert made.title in shown(made.table())
+    next(tmp_path.glob("*.json")).unlink()
+    said.clear()
+    again = reproduce.known()["lift"](tmp_path, None, True, said.append)
+    assert said[0] == "1 of 8 trainings to do" and again.to_dict() == made.to_dict()
+
+
+def test_lift_compares_seed_by_seed_whoever_ends_first():
+    cells = lift.plan(["bank"], [0.3], [0, 1, 2], 256)
+    kept = {cell: Score(0.5, 0.5 + cell.seed / 10 + len(cell.way) / 1000, 1) for cell in cells}
+    case = lift._table(["bank"], [0.3], [0, 1, 2], kept).to_dict()["cases"][0]
+    assert [len(set(np.round(less, 9))) for less in case["less"].values()] == [1, 1, 1]
+
+
+def test_lift_keeps_figures_under_names_that_tell_all_trainings_apart(monkeypatch):
+    cells = lift.plan(lift.DATA, lift.OVERLAPS, lift.SEEDS, 256)
+    names = {cell.file for cell in cells}
+    assert len(names) == len(cells) == 220
+    monkeypatch.setitem(BOOSTING, "max_iter", 20)
+    assert {cell.file for cell in cells if cell.boosts}.isdisjoint(names)
 
 
 def test_the_papers_formula_for_c_vfls_bytes():

@@ -12,7 +12,7 @@ are for validation from their ids and that seed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,11 +122,11 @@ def check_counts(job: Job, train_count: int, held_count: int) -> None:
     check_batch_size(job.train.batch_size, train_count)
 
 
-def from_named(job: Job, me: str, dataset: Dataset) -> PartyData:
-    """A party's part of a named data set."""
+def from_named(job: Job, me: str, dataset: Dataset, given: Parts | None = None) -> PartyData:
+    """A party's part of a named data set, split as the job says unless the parts are given."""
     party, train = job.parties[me], job.train
     held = train.test if dataset.test_rows is None else dataset.test_rows
-    parts = split_rows(len(dataset.labels), held, train.validation, train.split_seed)
+    parts = given or split_rows(len(dataset.labels), held, train.validation, train.split_seed)
     whole = named_features(me, party, dataset)
     columns = _columns(me, party, [_take(whole, rows) for rows in parts])
     weights = named_weights(party, dataset)
@@ -276,7 +276,17 @@ def assemble(job: Job) -> VerticalData:
     >>> data.train_count, data.validation_count, data.test_count
     (1294, 144, 359)
     """
-    parts = _from_files(job) if job.data is None else _from_named(job, job.data)
+    return together(job, _from_files(job) if job.data is None else _from_named(job, job.data))
+
+
+def together(job: Job, parts: Mapping[str, PartyData]) -> VerticalData:
+    """The parts of some parties, the active one among them, in one place.
+
+    >>> from colonnade.job.files import load as load_job
+    >>> job = load_job("digits")
+    >>> together(job, {"clinic": assemble_party(job, "clinic")}).train_count
+    1294
+    """
     active = parts[job.active]
     assert active.labels is not None and active.task is not None and active.classes is not None
     check_counts(job, active.train_count, active.validation_count + active.test_count)

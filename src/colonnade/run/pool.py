@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from colonnade.errors import FailedError, RequestError
 from colonnade.job.files import dumps, loads, modules
@@ -52,8 +52,8 @@ Task = tuple[str, Job, Path | None]
 """What to call a run, its job, and the folder to save it in."""
 OnDone = Callable[[Trial], None]
 Answer = dict[str, Any]
-Answers = Generator[tuple[int, list[Answer]], None, None]
-"""What came of the tasks of a family, by its number, in the order in which they end."""
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 def train_all(
@@ -73,12 +73,10 @@ def train_families(
 ) -> list[list[Trial]]:
     """As `train_all`, for jobs that differ in their network alone: the first of a family is
     trained, the others are clocked again."""
-    if workers is not None and workers < 1:
-        raise RequestError(f"there cannot be {workers} workers: give 1 or more")
-    count = min(workers or os.cpu_count() or 1, len(families))
     done: dict[int, list[Trial]] = {}
+    texts = [_texts(family) for family in families]
     # Closed by hand: a traceback would keep the generator, and so the workers, alive.
-    with closing((_here if count <= 1 else _apart)(families, count)) as answers:
+    with closing(side_by_side(_train, texts, workers)) as answers:
         for index, family in answers:
             done[index] = []
             for (label, job, _), answer in zip(families[index], family, strict=True):
@@ -126,19 +124,40 @@ def _train(family: Texts) -> list[Answer]:
     return answers
 
 
-def _here(families: Sequence[Sequence[Task]], count: int) -> Answers:
-    for index, family in enumerate(families):
-        yield index, _train(_texts(family))
+def side_by_side(
+    work: Callable[[Item], Made], items: Sequence[Item], workers: int | None = None
+) -> Generator[tuple[int, Made], None, None]:
+    """What a function makes of each item, by the item's place, in the order in which they end;
+    each call in a process of its own, unless there is one worker or one item.
+
+    Close what it returns: that ends the calls that still run.
+
+    >>> dict(side_by_side(len, ["a", "bcd"], workers=1))
+    {0: 1, 1: 3}
+    """
+    if workers is not None and workers < 1:
+        raise RequestError(f"there cannot be {workers} workers: give 1 or more")
+    count = min(workers or os.cpu_count() or 1, len(items))
+    return _here(work, items) if count <= 1 else _apart(work, items, count)
 
 
-def _apart(families: Sequence[Sequence[Task]], count: int) -> Answers:
+def _here(
+    work: Callable[[Item], Made], items: Sequence[Item]
+) -> Generator[tuple[int, Made], None, None]:
+    for index, item in enumerate(items):
+        yield index, work(item)
+
+
+def _apart(
+    work: Callable[[Item], Made], items: Sequence[Item], count: int
+) -> Generator[tuple[int, Made], None, None]:
     others = set(active_children())
     pool = ProcessPoolExecutor(count, get_context("spawn"), end_with_parent)
-    futures: dict[Future[list[Answer]], int] = {}
+    futures: dict[Future[Made], int] = {}
     try:
         with _interrupts_held():
-            for index, family in enumerate(families):
-                futures[pool.submit(_train, _texts(family))] = index
+            for index, item in enumerate(items):
+                futures[pool.submit(work, item)] = index
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenProcessPool:

@@ -104,15 +104,16 @@ def simulate_prepared(
     trainings = {
         name: Training.of(party, (stores or {}).get(name)) for name, party in parties.items()
     }
-    with _torch_threads(threads):
+    with torch_threads(threads):
         status = run_parties(simulator, trainings, should_stop)
     sizes = sizes_of(parties)
     return record(agreement, active.metrics[0], status, simulator, trainings, sizes, parties)
 
 
 @contextmanager
-def _torch_threads(threads: int) -> Iterator[None]:
-    """Two threads for small work on two busy cores are many times slower than one."""
+def torch_threads(threads: int) -> Iterator[None]:
+    """So many threads of torch inside: two for small work on two busy cores are many times slower
+    than one."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
