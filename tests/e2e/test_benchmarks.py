@@ -1,4 +1,4 @@
-"""`make bench`, `make bench-wan` and the comparison of defaults in their smoke forms: everything
+"""`make bench`, `make bench-wan` and the comparisons of settings in their smoke forms: everything
 once and tiny, not judged.
 
 The commands are those of the Makefile. `make torture` and `make fuzz` have their short forms in
@@ -19,6 +19,7 @@ from rich.console import Console
 
 from benchmarks import messages
 from benchmarks.figures import Figures
+from colonnade.run.baselines import BOOSTING
 from tests.wan.spaces import why_not
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,13 @@ def test_the_comparison_of_defaults_runs(monkeypatch, capsys):
     start(monkeypatch, "benchmarks.defaults", "--smoke")
     first, second = re.findall(r"\b[01]\.\d{3}\b(?= +│\n)", capsys.readouterr().out)
     assert float(first) > 0.5 and float(second) > 0.5, "a trial that fails counts as 0"
+
+
+def test_the_comparison_of_settings_for_few_customers_runs(monkeypatch, capsys):
+    monkeypatch.setitem(BOOSTING, "max_iter", 20)
+    start(monkeypatch, "benchmarks.overlap", "--smoke")
+    shown = capsys.readouterr().out
+    assert "the defaults" in shown and len(re.findall(r"[+-]\d+\.\d\d", shown)) == 4
 
 
 @pytest.mark.skipif(bool(why_not()), reason=why_not() or "")

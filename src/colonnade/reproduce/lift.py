@@ -27,9 +27,11 @@ from typing import Any
 
 import msgspec
 
+from colonnade.data.named import Dataset
 from colonnade.data.named import load as load_data
 from colonnade.data.overlap import draw_customers
 from colonnade.data.party import from_named, together
+from colonnade.data.splits import Parts
 from colonnade.data.tables import select
 from colonnade.job.files import load, with_sets
 from colonnade.job.records import Job, Party, Train
@@ -81,14 +83,10 @@ class Cell:
         return Job(name="lift", data=self.data, parties=parties, train=train, seed=seed)
 
     @property
-    def boosts(self) -> bool:
-        """Whether it is gradient boosting."""
-        return self.way.startswith("boosting")
-
-    @property
     def file(self) -> str:
         """Named after all that its figures depend on."""
-        text = msgspec.json.encode([self, BOOSTING if self.boosts else self.job])
+        settings = BOOSTING if self.way.startswith("boosting") else self.job
+        text = msgspec.json.encode([self, settings])
         return f"{self.data}-{self.seed}-{hashlib.sha256(text).hexdigest()[:16]}.json"
 
 
@@ -161,20 +159,31 @@ def measure(cell: Cell) -> Score:
     >>> measure(Cell("breast-cancer", 0, "boosting", 1.0, 32)).test > 0.9
     True
     """
-    job, dataset = _on_gpu(cell.job), load_data(cell.data)
+    dataset = load_data(cell.data)
     customers = draw_customers(len(dataset.labels), cell.overlap, cell.seed)
     alone = cell.way in ALONE
-    parts = customers.own if alone else customers.common
-    names = [job.active] if alone else list(job.parties)
-    if cell.boosts:
+    names = [cell.job.active] if alone else list(cell.job.parties)
+    return train(cell.way, cell.job, names, dataset, customers.own if alone else customers.common)
+
+
+def train(way: str, job: Job, names: Sequence[str], dataset: Dataset, parts: Parts) -> Score:
+    """Train one way, on the columns of some parties and on some customers.
+
+    >>> dataset, cell = load_data("breast-cancer"), Cell("breast-cancer", 0, "pooled", 1.0, 32)
+    >>> parts = draw_customers(569, 1.0, 0).own
+    >>> 1 <= train("pooled", cell.job, ["hospital"], dataset, parts).at <= 10
+    True
+    """
+    if way.startswith("boosting"):
         assert dataset.table is not None, "images are no table"
         parties = [job.parties[name] for name in names]
         wanted = [pattern for party in parties for pattern in party.columns]
-        columns = select(wanted, dataset.table.column_names, cell.data)
+        columns = select(wanted, dataset.table.column_names, dataset.name)
         coded = [name for party in parties for name in party.categorical]
-        return boost(dataset.table.select(columns), dataset.labels, parts, coded, cell.seed)
+        return boost(dataset.table.select(columns), dataset.labels, parts, coded, job.seed)
+    job = _on_gpu(job)
     data = together(job, {name: from_named(job, name, dataset, parts) for name in names})
-    if cell.way != "Colonnade":
+    if way != "Colonnade":
         return train_joint(job, data)
     run = simulate(job, data)
     best, tested = run.best(), run.tested()
