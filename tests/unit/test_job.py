@@ -163,10 +163,18 @@ def test_stop_needs_a_target():
         Train(stop="target")
 
 
-@pytest.mark.parametrize("setting", [{"patience": 3}, {"target": 0.9, "stop": "target"}])
-def test_an_early_end_needs_evaluations(setting):
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"patience": 3},
+        {"target": 0.9, "stop": "target"},
+        {"full_loss": True},
+        {"extra_metrics": ["accuracy"]},
+    ],
+)
+def test_what_is_about_evaluations_needs_some(setting):
     Train(**setting)
-    with pytest.raises(JobError, match=r"has no effect .* 'never', .*: leave it out, or evaluate"):
+    with pytest.raises(JobError, match=r"has no effect .* 'never': leave it out, or evaluate"):
         Train(**setting, evaluate_every="never")
 
 

@@ -158,7 +158,13 @@ def settings(sets: Any) -> list[str]:
 
 
 def apply_sets(tables: dict[str, Any], sets: Iterable[str]) -> None:
-    """Apply `a.b=c` overrides to plain tables, in place; `*` stands for every key of a table."""
+    """Apply `a.b=c` overrides to plain tables, in place; `*` stands for every key of a table.
+
+    >>> tables = {"parties": {"lab": {"model": {"name": "mlp", "hidden": [8], "embedding": 4}}}}
+    >>> apply_sets(tables, ["parties.lab.model.name=linear"])
+    >>> tables["parties"]["lab"]["model"]
+    {'name': 'linear', 'embedding': 4}
+    """
     for text in settings(sets):
         path, equals, value = text.partition("=")
         if not equals or not path.strip():
@@ -167,8 +173,13 @@ def apply_sets(tables: dict[str, Any], sets: Iterable[str]) -> None:
         if keys[0] == "train" and keys[-1] in _EITHER:
             # A job ends by one of the two: setting the one takes the other out of the file.
             tables.setdefault("train", {}).pop(_EITHER[keys[-1]], None)
+        new = parse_value(value.strip())
         for table in _tables_at(tables, keys[:-1], text):
-            table[keys[-1]] = parse_value(value.strip())
+            if keys[0] == "parties" and keys[2:] == ["model", "name"] and table.get("name") != new:
+                # The options were those of another model; all models have `embedding`.
+                for option in table.keys() - {"embedding", "name"}:
+                    del table[option]
+            table[keys[-1]] = new
 
 
 def with_sets(job: Job, *sets: str) -> Job:

@@ -38,6 +38,16 @@ def _no_metric(name: str) -> str:
     )
 
 
+UNEVALUATED: dict[str, Any] = {
+    "evaluate_every": "never",
+    "patience": None,
+    "stop": "end",
+    "full_loss": False,
+    "extra_metrics": [],
+}
+"""What a training without evaluations has in the fields that are about them."""
+
+
 class Train(Record, frozen=True, kw_only=True):
     """How long, in which batches, towards what (the `[train]` table)."""
 
@@ -120,14 +130,15 @@ class Train(Record, frozen=True, kw_only=True):
             "train.stop is 'target' but there is no train.target: set one",
         )
         for name in (self.metric, *self.extra_metrics):
-            require(name in METRICS or name == self.metric == "auto", _no_metric(name))
+            if name not in METRICS and not name == self.metric == "auto":
+                raise JobError(_no_metric(name))
         if self.evaluation_period() is None:
-            early = {"patience": self.patience is not None, "stop": self.stop == "target"}
-            for field, given in early.items():
+            # A target is let through: it is also what other runs of the job are measured by.
+            for field in UNEVALUATED.keys() - {"evaluate_every"}:
                 require(
-                    not given,
-                    f"train.{field} has no effect with train.evaluate_every = 'never', since only "
-                    "evaluations could end the run: leave it out, or evaluate, as with '1 epoch'",
+                    getattr(self, field) == UNEVALUATED[field],
+                    f"train.{field} has no effect with train.evaluate_every = 'never': leave it "
+                    "out, or evaluate, as with '1 epoch'",
                 )
 
     def evaluation_period(self) -> tuple[int, Literal["epoch", "round"]] | None:

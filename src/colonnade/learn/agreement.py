@@ -118,13 +118,17 @@ class Agreement:
         """How a party introduces itself that holds these rows."""
         return Hello(
             party=name,
-            digest=digest(self.terms()),
+            digest=self._digest,
             rows=self.rows["train"],
             test_rows=self.rows["test"],
             validation_rows=self.rows["validation"],
             width=self.widths[name],
             fingerprint=fingerprint,
         )
+
+    @cached_property
+    def _digest(self) -> str:
+        return digest(self.terms())
 
     def terms(self) -> dict[str, str]:
         """What the parties compare before they begin."""

@@ -12,6 +12,7 @@ import msgspec
 from colonnade.data.splits import Split
 from colonnade.errors import JobError
 from colonnade.job.records import Job
+from colonnade.job.train import UNEVALUATED
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import NullActive, NullPassive, Record
 from colonnade.learn.participant import Participant
@@ -56,7 +57,7 @@ def simulate_clock(
     job = as_job(job)
     check_count("rows", rows)
     check_widths(job, widths)
-    train = msgspec.structs.replace(job.train, evaluate_every="never", stop="end", patience=None)
+    train = msgspec.structs.replace(job.train, **UNEVALUATED)
     counts: dict[Split, int] = {"train": rows, "validation": 0, "test": 0}
     agreement = Agreement.of(msgspec.structs.replace(job, train=train), counts, widths)
     sizes = bare_sizes(agreement, outputs, whole_labels=outputs > 1)

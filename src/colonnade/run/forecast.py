@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from colonnade.job.metrics import METRICS as ASKED
 from colonnade.job.records import Compute, Job, Link, Train
+from colonnade.job.train import UNEVALUATED
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import Record
 from colonnade.learn.objective import FITS, Objective, Task
@@ -251,17 +253,16 @@ class _Scene:
     def extrapolate(self, whole: Agreement, rounds: int) -> _Seen:
         """The whole job in a straight line through two beginnings of it, and one evaluation."""
 
-        def beginning(rounds: int, every: str, rows_max: int | None = None) -> Agreement:
-            train = msgspec.structs.replace(
-                self.job.train, epochs=None, rounds=rounds, evaluate_every=every
-            )
+        def beginning(rounds: int, rows_max: int | None = None, **evaluated: Any) -> Agreement:
+            train = msgspec.structs.replace(self.job.train, epochs=None, rounds=rounds, **evaluated)
             return self.agreement(train, rows_max)
 
-        short, double = (self.run(beginning(rounds * times, "never")) for times in (1, 2))
+        short, double = (self.run(beginning(rounds * times, **UNEVALUATED)) for times in (1, 2))
         seen = double.plus(short, double, whole.rounds / rounds - 2)
         if judgements := len(whole.schedule):
-            few = beginning(2, "1 round", EVALUATED_MAX)
-            once, twice = self.run(beginning(2, "2 rounds", EVALUATED_MAX)), self.run(few)
+            rarely = beginning(2, EVALUATED_MAX, evaluate_every="2 rounds")
+            few = beginning(2, EVALUATED_MAX, evaluate_every="1 round")
+            once, twice = self.run(rarely), self.run(few)
             seen = seen.plus(once, twice, judgements, _judged_rows(whole) / _judged_rows(few))
             if whole.schedule.tests:
                 # The test rows at the end are asked for as those of an evaluation are.
