@@ -331,19 +331,20 @@ class Active(ActiveWork):
     async def _reply(self, exchange: Exchange) -> None:
         """Send everybody's gradient. Where the round is to be evaluated the question goes first,
         so that no passive party can be past the round before it hears of it."""
-        done = exchange.completes
+        world, view, done = self.world, self.view, exchange.completes
         for peer in exchange.packed:
-            self.view.answered[peer] = exchange.round
+            view.answered[peer] = exchange.round
         if done is not None and self.evaluations.due(done):
-            with self.world.off_clock():
-                for peer, question in self.evaluations.ask(done, self.view.answered).items():
-                    await self.world.send(peer, question)
+            with world.off_clock():
+                for peer, question in self.evaluations.ask(done, view.answered).items():
+                    await world.send(peer, question)
         for peer in exchange.packed:
             if self.method.local.reports:
-                await self.world.send(peer, Status(exchange.round, self.view.agreed))
-            pack = partial(self.learner.reply, exchange, peer, self.view.signals[peer])
-            await self.world.send(peer, await self.world.compute(pack, CODEC))
-        self.evaluations.charge(done, self.world.ledger)
+                await world.send(peer, Status(exchange.round, view.agreed))
+            pack = partial(self.learner.reply, exchange, peer, view.signals[peer])
+            await world.send(peer, await world.compute(pack, CODEC))
+        if self.evaluations.open:
+            self.evaluations.charge(done, world.ledger)
 
     async def _close_round(self, done: int) -> None:
         """The updates that hold on a round are done: the models are those of the round."""

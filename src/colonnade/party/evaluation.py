@@ -104,7 +104,7 @@ class Evaluations:
 
     def charge(self, round: int | None, ledger: Ledger) -> None:
         """The replies of a round have left: note what the training has cost up to here."""
-        if self.open and self.open[-1].round == round:
+        if self.open[-1].round == round:
             self.open[-1].bytes_up = ledger.training_bytes("received")
             self.open[-1].bytes_down = ledger.training_bytes("sent")
 

@@ -41,8 +41,9 @@ class Ledger:
     def count(self, peer: str, direction: Direction, kind: type[Message], size: int) -> None:
         """Add one message of `size` encoded bytes."""
         key = (peer, direction, kind.__name__)
-        tally = self._counts.get(key)
-        if tally is None:
+        try:
+            tally = self._counts[key]
+        except KeyError:
             tally = self._counts[key] = [0, 0]
         tally[0] += 1
         tally[1] += size
