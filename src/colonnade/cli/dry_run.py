@@ -40,6 +40,8 @@ class Line:
     emulate: str | None = None
     taken: Mapping[str, Any] = field(default_factory=dict)
     """What the party takes of its own from the job file."""
+    start: Path | None = None
+    """The folder of the run that it would go on from."""
 
 
 def show_dry_run(
@@ -72,7 +74,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
     from colonnade.run.forecast import forecast
 
     emulation = None if line.emulate is None else Emulation.parse(line.emulate)
-    party, refusal = _ready_party(job, me, file.policy)
+    party, refusal = _ready_party(job, me, file.policy, line.start)
     found = forecast(party, emulation)
     return {
         "party": me,
@@ -80,6 +82,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
         "active": job.active,
         "job": job.name,
         "digest": party.hello.digest,
+        "from": party.parent or None,
         "method": job.method,
         "seed": job.seed,
         "rounds": found.rounds,
@@ -107,14 +110,18 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
     }
 
 
-def _ready_party(job: Job, me: str, policy: Policy) -> tuple[Participant, str | None]:
+def _ready_party(
+    job: Job, me: str, policy: Policy, start: Path | None
+) -> tuple[Participant, str | None]:
     """The party, and why its policy refuses the job; all other faults are raised."""
+    from colonnade.cli.join import origin_of
     from colonnade.run.setup import participant
 
+    origin = origin_of(start, me)
     try:
-        return participant(job, me, policy), None
+        return participant(job, me, policy, origin), None
     except RequestError as error:
-        return participant(job, me, type(policy)(shares_labels=True)), str(error)
+        return participant(job, me, type(policy)(shares_labels=True), origin), str(error)
 
 
 def _batch_min(party: Participant) -> int:
@@ -239,6 +246,7 @@ def facts(report: Report) -> Table:
     rows = {
         report["party"]: place,
         "job": f"{report['job']} {report['digest'][:12]}, {method}, seed {report['seed']}",
+        **({} if report["from"] is None else {"begins with": report["from"]}),
         "rounds": rounds.format_map(report),
         "rows": ROWS.format_map(report),
         "embedding": "{width} wide, {dtype}".format_map(report),

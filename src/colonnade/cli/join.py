@@ -32,7 +32,17 @@ from colonnade.cli.one_party import (
     reporter_of,
     telling,
 )
-from colonnade.cli.options import Allow, JobName, Json, MethodName, Quiet, Sets, check_threads
+from colonnade.cli.options import (
+    Allow,
+    From,
+    JobName,
+    Json,
+    MethodName,
+    Quiet,
+    Sets,
+    check_apart,
+    check_threads,
+)
 from colonnade.errors import FailedError
 from colonnade.job.party_file import (
     PartyFile,
@@ -46,6 +56,7 @@ from colonnade.wire.fault import Fault
 
 if TYPE_CHECKING:
     from colonnade.cli.reporter import Reporter
+    from colonnade.learn.origin import Origin
     from colonnade.learn.participant import Participant
     from colonnade.net.runner import Address
     from colonnade.record.party_folder import PartyFolder
@@ -77,6 +88,7 @@ def join(
     keys: Keys = None,
     out: RunFolder = None,
     restart: Restart = False,
+    start: From = None,
     method: MethodName = None,
     seed: CommonSeed = None,
     sets: Sets = None,
@@ -102,19 +114,22 @@ def join(
     if dry_run:
         from colonnade.cli.dry_run import Line, show_dry_run
 
-        show_dry_run(own, me, file, as_json, Line(listen, connect, keys, emulate, taken))
+        show_dry_run(own, me, file, as_json, Line(listen, connect, keys, emulate, taken, start))
         return
     check_ends(own, me, listen, connect)
+    folder = out or Path("runs") / f"{own.name}-{me}"
+    check_apart(start, folder)
     result = _take_part(
         own,
         me,
         file,
-        out or Path("runs") / f"{own.name}-{me}",
+        folder,
         address=address_of(listen, connect, file),
         keyring=keyring_of(own, me, file, party or find_party(job, me), keys),
         emulate=emulate,
         threads=threads,
         restart=restart,
+        start=start,
         reporter=partial(reporter_of, quiet, launched),
     )
     if result is not None:
@@ -132,6 +147,7 @@ def _take_part(
     emulate: str | None,
     threads: int,
     restart: bool,
+    start: Path | None,
     reporter: Callable[[PartyFolder], Reporter],
 ) -> Joined | None:
     """Take part, telling what happens; None in a process that only computed for another."""
@@ -151,10 +167,11 @@ def _take_part(
         if process.is_worker:
             process.work()
             return None
+        origin = origin_of(start, me)
         if restart and (aside := set_aside(out)) is not None:
             screen.stderr().print(f"begins anew; what {out} held is in {aside}")
         with closing(PartyFolder(out)) as folder:
-            party = _ready(process, file, folder)
+            party = _ready(process, file, folder, origin)
             if party is None:
                 screen.stderr().print(f"this job is complete; its result is in {folder.path}")
                 return Joined("complete", folder.path, folder.rounds)
@@ -162,17 +179,27 @@ def _take_part(
                 return TrainingParticipation(party, folder, [told]).run(address, keyring, line)
 
 
-def _ready(process: PartyProcess, file: PartyFile, folder: PartyFolder) -> Participant | None:
+def origin_of(start: Path | None, me: str) -> Origin | None:
+    """What a party begins with of an earlier run; None where it begins from nothing."""
+    from colonnade.learn.saved import read_saved
+
+    return None if start is None else read_saved(start, me).origin
+
+
+def _ready(
+    process: PartyProcess, file: PartyFile, folder: PartyFolder, origin: Origin | None
+) -> Participant | None:
     """The party with its data; None if its part is done."""
     from colonnade.run.naming import check_names
     from colonnade.run.setup import participant
 
     job, me = process.job, process.me
     composition = check_names(job, [me]).composition()
-    folder.refuse_others(me, identity(terms(job, composition)))
+    parent = "" if origin is None else origin.version
+    folder.refuse_others(me, identity(terms(job, composition, parent)))
     if folder.is_complete:
         return None
-    return process.distribute(participant(_seeded(job, me, folder), me, file.policy))
+    return process.distribute(participant(_seeded(job, me, folder), me, file.policy, origin))
 
 
 @contextmanager
@@ -182,6 +209,8 @@ def _told(party: Participant, reporter: Reporter) -> Iterator[Reporter]:
     from colonnade.record.events import Notice
 
     said = remarks({party.me: party.data.columns}, party.data.labels)
+    if party.parent:
+        said.append(f"goes on from the model {party.parent}")
     if (aligned := party.job.parties[party.me].aligned) is not None:
         said.append(f"trains on the rows that were aligned, in {aligned}")
     for remark in said:

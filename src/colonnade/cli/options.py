@@ -48,6 +48,15 @@ Out = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Save everything in this folder: --out runs/first."),
 ]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="RUN",
+        help="Go on from the model of an earlier run, in this folder, with new rows: its weights, "
+        "classes and what it learnt of the columns. All parties must, from the same version.",
+    ),
+]
 Json = Annotated[
     bool,
     typer.Option("--json", help="Print JSON, and nothing else, on standard output."),
@@ -127,6 +136,12 @@ def check_threads(threads: int) -> None:
     """Refuse what is no number of threads."""
     if threads < 1:
         raise RequestError(f"--threads is {threads}: it must be 1 or more")
+
+
+def check_apart(start: Path | None, out: Path | None) -> None:
+    """Refuse to write a run over the one that it goes on from."""
+    if start is not None and out is not None and start.resolve() == out.resolve():
+        raise RequestError(f"--from and --out are the same folder, {out}: choose another --out")
 
 
 def check_out(out: Path | None) -> None:

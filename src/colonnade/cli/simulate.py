@@ -11,6 +11,7 @@ import typer
 from colonnade.cli import screen
 from colonnade.cli.options import (
     Allow,
+    From,
     JobName,
     Json,
     MethodName,
@@ -18,6 +19,7 @@ from colonnade.cli.options import (
     Quiet,
     Seed,
     Sets,
+    check_apart,
     check_out,
     check_threads,
     read_job,
@@ -41,6 +43,7 @@ def simulate(
     seed: Seed = None,
     out: Out = None,
     parties: PartyFolder = None,
+    start: From = None,
     as_json: Json = False,
     threads: Annotated[
         int, typer.Option(metavar="N", help="Threads of torch; more than 1 pays for big models.")
@@ -58,6 +61,7 @@ def simulate(
     check_threads(threads)
     record = read_job(job, sets, method, seed, allow)
     check_out(out)
+    check_apart(start, out)
     # A built-in job has all that it needs, and what lies in this folder is none of its business.
     asked = parties is not None or Path(job).is_file()
     files = party_files(job, record, sets or [], parties) if asked else {}
@@ -66,7 +70,7 @@ def simulate(
     record = with_files(record, files)
     if out is not None:
         check_folder(out, "simulate", dumps(record))
-    run, remarks = _follow(record, threads, quiet)
+    run, remarks = _follow(record, threads, quiet, start)
     try:
         if out is not None:
             run.save(out)
@@ -76,12 +80,12 @@ def simulate(
     _judge(run, out, remarks)
 
 
-def _follow(job: Job, threads: int, quiet: bool) -> tuple[Run, list[str]]:
+def _follow(job: Job, threads: int, quiet: bool, start: Path | None) -> tuple[Run, list[str]]:
     from colonnade.cli.progress import follow_run
     from colonnade.run.setup import prepare, remarks
-    from colonnade.run.simulate import simulate_prepared
+    from colonnade.run.simulate import origins_of, simulate_prepared
 
-    parties = prepare(job)
+    parties = prepare(job, origins=origins_of(job, start))
     rounds, found = parties[job.active].agreement().rounds, remarks(parties)
     for remark in found:
         screen.stderr().print(remark)

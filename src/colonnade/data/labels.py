@@ -55,6 +55,30 @@ class Encoded:
             return self
         return Encoded(1 - self.values, self.task, self.classes[::-1])
 
+    def as_before(self, task: Task | None, classes: tuple[str, ...]) -> Encoded:
+        """The same labels with the codes that an earlier run gave them; some of its classes may
+        be without rows now.
+
+        >>> labels = Encoded(np.array([0, 1, 0]), "binary", ("bad", "good"))
+        >>> labels.as_before("multiclass", ("bad", "fair", "good")).values.tolist()
+        [0, 2, 0]
+        """
+        if (task == "regression") != (self.task == "regression"):
+            now, then = ("quantities", "classes")[:: 1 if self.task == "regression" else -1]
+            raise DataError(
+                f"the labels are {now}, and were {then} in the earlier run: name the label column "
+                "that it had, or train anew"
+            )
+        if self.classes == classes:
+            return self
+        if new := [name for name in self.classes if name not in classes]:
+            raise DataError(
+                f"the label '{new[0]}' is no class of the earlier run ({', '.join(classes[:8])}"
+                f"{', …' if len(classes) > 8 else ''}): leave out such rows, or train anew"
+            )
+        codes = np.array([classes.index(name) for name in self.classes], dtype=np.int64)
+        return Encoded(codes[self.values], task or self.task, classes)
+
     @property
     def outputs(self) -> int:
         """The number of classes; 1 for regression."""

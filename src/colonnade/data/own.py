@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from colonnade.data.aligned import aligned_rows, read_facts
+from colonnade.data.aligned import Alignment, aligned_rows, read_facts
 from colonnade.data.arrays import as_images, read_array
 from colonnade.data.checks import unequal
 from colonnade.data.csv_dialect import Said
@@ -48,6 +48,8 @@ class FileRows:
     ids: pa.Array | None = None
     """In ascending order, or in that of the alignment; None for rows that only their place
     identifies."""
+    alignment: Alignment | None = None
+    """What is known of the alignment, where there was one."""
 
     def only(self, rows: pa.Array) -> FileRows:
         """Some of the rows, in this order."""
@@ -59,6 +61,7 @@ class FileRows:
             labels=_picked(self.labels, places),
             weights=_picked(self.weights, places),
             ids=_picked(self.ids, rows),
+            alignment=self.alignment,
         )
 
 
@@ -78,12 +81,14 @@ def read_rows(
     *,
     test: bool = False,
     matched: bool = False,
+    text: Sequence[str] = (),
 ) -> FileRows:
     """Read a party's own rows, or those held out; `label` is the active party's label column, and
-    `rule` says what of an id counts where rows were aligned, or are to be `matched`."""
+    `rule` says what of an id counts where rows were aligned, or are to be `matched`. Columns named
+    in `text` are text even where a CSV file shows numbers."""
     table = party.table_test if test else party.table
     if table is not None and not is_array(table):
-        return _from_table(name, party, label, table, rule or Ids(), matched)
+        return _from_table(name, party, label, table, rule or Ids(), matched, text)
     if party.sample_weight is not None:
         raise DataError(
             f"{name} has sample_weight '{party.sample_weight}' but no table with columns: "
@@ -152,9 +157,9 @@ def id_columns(name: str, party: Party, path: str) -> tuple[str, ...]:
     return columns
 
 
-def open_table(name: str, party: Party, path: str) -> TableFile:
+def open_table(name: str, party: Party, path: str, text: Sequence[str] = ()) -> TableFile:
     """A party's table, with the columns that name its rows as text."""
-    columns, file = id_columns(name, party, path), table_file(path, party)
+    columns, file = id_columns(name, party, path), table_file(path, party, text)
     for column in columns:
         if column not in file.names:
             raise DataError(f"{path} has no id column '{column}': {nearest(column, file.names)}")
@@ -162,7 +167,13 @@ def open_table(name: str, party: Party, path: str) -> TableFile:
 
 
 def _from_table(
-    name: str, party: Party, label: str | None, path: str, rule: Ids, matched: bool
+    name: str,
+    party: Party,
+    label: str | None,
+    path: str,
+    rule: Ids,
+    matched: bool,
+    text: Sequence[str],
 ) -> FileRows:
     if party.view is not None:
         raise DataError(f"{name} has a view but {path} is a table: use columns instead of view")
@@ -171,7 +182,7 @@ def _from_table(
             f"{name} has a file of test rows, and its rows were aligned: hold out a share of the "
             "rows instead (train.test)"
         )
-    file = open_table(name, party, path)
+    file = open_table(name, party, path, text)
     active = party.role == "active"
     if active and party.label is None:
         raise _no_label(name, "label")
@@ -191,6 +202,7 @@ def _from_table(
         labels=values(table[label], f"the label '{label}' of {name}") if active else None,
         weights=_weights(name, party, table),
         ids=ids,
+        alignment=None if party.aligned is None else read_facts(Path(party.aligned)),
     )
 
 
@@ -241,11 +253,12 @@ def common_order(
     return texts.take(rows), rows
 
 
-def table_file(path: str, party: Party) -> TableFile:
-    """A party's table, with what it says of how the file is written."""
+def table_file(path: str, party: Party, text: Sequence[str] = ()) -> TableFile:
+    """A party's table, with what it says of how the file is written; its ids are text, and so are
+    the columns named in `text`."""
     said = Said(party.encoding, party.separator, party.decimal)
     columns = [party.id] if isinstance(party.id, str) else party.id or []
-    return TableFile(path, text=columns, said=said)
+    return TableFile(path, text=[*columns, *text], said=said)
 
 
 def _weights(name: str, party: Party, table: pa.Table) -> Array | None:

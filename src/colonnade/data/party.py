@@ -13,15 +13,14 @@ are for validation from their ids and that seed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from colonnade.data.aligned import TableFingerprint, read_facts
+from colonnade.data.aligned import TableFingerprint
 from colonnade.data.batches import Rows, check_batch_size
 from colonnade.data.checks import check_features, check_weights
 from colonnade.data.fingerprint import fingerprint
@@ -38,6 +37,7 @@ from colonnade.data.own import (
 )
 from colonnade.data.preprocess import Preprocessor
 from colonnade.data.splits import SPLITS, Parts, Split, split_rows
+from colonnade.data.types import arrow_types, check_types, text_columns
 from colonnade.data.vertical import Columns, Labels, VerticalData, labels_of
 from colonnade.errors import DataError
 from colonnade.job.records import Job, Party, Train, is_array
@@ -89,6 +89,22 @@ class PartyData:
         return cls(columns, data.labels, *counts, data.task, data.classes, *marks)
 
 
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What an earlier run has learnt of a party's table and labels, by which new rows are read.
+
+    >>> Learnt(classes=("no", "yes")).preprocessor is None
+    True
+    """
+
+    preprocessor: Preprocessor | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
+    """How each column was stored."""
+    task: Task | None = None
+    """At the active party: what kind of labels there were."""
+    classes: tuple[str, ...] = ()
+
+
 class Files(NamedTuple):
     """A party's own rows, and those from a file of test rows where it has one."""
 
@@ -96,17 +112,18 @@ class Files(NamedTuple):
     test: FileRows | None
 
 
-def assemble_party(job: Job, me: str) -> PartyData:
-    """Read what one party trains on, and check what it alone can check.
+def assemble_party(job: Job, me: str, learnt: Learnt | None = None) -> PartyData:
+    """Read what one party trains on, and check what it alone can check; as an earlier run has
+    `learnt` to read it, where there was one.
 
     >>> from colonnade.job.files import load as load_job
     >>> assemble_party(load_job("breast-cancer"), "hospital").task
     'binary'
     """
     if job.data is None:
-        part = from_files(job, me, read_files(job, me))
+        part = from_files(job, me, read_files(job, me, learnt), learnt)
     else:
-        part = from_named(job, me, load(job.data))
+        part = from_named(job, me, load(job.data), learnt=learnt)
     assert part.columns.train is not None or job.parties[me].role == "active"
     check_counts(job, part.train_count, part.validation_count + part.test_count)
     return part
@@ -122,36 +139,43 @@ def check_counts(job: Job, train_count: int, held_count: int) -> None:
     check_batch_size(job.train.batch_size, train_count)
 
 
-def from_named(job: Job, me: str, dataset: Dataset, given: Parts | None = None) -> PartyData:
+def from_named(
+    job: Job,
+    me: str,
+    dataset: Dataset,
+    given: Parts | None = None,
+    learnt: Learnt | None = None,
+) -> PartyData:
     """A party's part of a named data set, split as the job says unless the parts are given."""
     party, train = job.parties[me], job.train
     held = train.test if dataset.test_rows is None else dataset.test_rows
     parts = given or split_rows(len(dataset.labels), held, train.validation, train.split_seed)
     whole = named_features(me, party, dataset)
-    columns = _columns(me, party, [_take(whole, rows) for rows in parts])
+    columns = _columns(me, party, [_take(whole, rows) for rows in parts], learnt)
     weights = named_weights(party, dataset)
     encoded = Encoded(dataset.labels, dataset.task, dataset.classes)
     mark = fingerprint(job, {"named": dataset.name, **parts.counts}, [parts.test])
     order = named_order(dataset)
-    return replace(_part(party, columns, encoded, weights, parts, mark), order=order)
+    return replace(_part(party, columns, encoded, weights, parts, mark, learnt), order=order)
 
 
-def read_files(job: Job, me: str) -> Files:
+def read_files(job: Job, me: str, learnt: Learnt | None = None) -> Files:
     """Read a party's own files."""
+    text = text_columns({} if learnt is None else learnt.types)
     party, label = job.parties[me], job.parties[job.active].label
     column = None if label is None or is_array(label) else label
     matched = job.alignment == "private"
-    train = read_rows(me, party, column, job.ids, matched=matched)
+    train = read_rows(me, party, column, job.ids, matched=matched, text=text)
     if party.table_test is None and party.label_test is None:
         return Files(train, None)
     if party.table is not None and party.table_test is None:
         raise DataError(
             f"{me} has a label_test but no table_test: give both, or hold out a share of the rows"
         )
-    return Files(train, read_rows(me, party, column, job.ids, test=True))
+    return Files(train, read_rows(me, party, column, job.ids, test=True, text=text))
 
 
-def from_files(job: Job, me: str, files: Files) -> PartyData:
+def from_files(job: Job, me: str, files: Files, learnt: Learnt | None = None) -> PartyData:
     """A party's part from its own files."""
     party, train, (own, test) = job.parties[me], job.train, files
     labels, parts = own.labels, split_files(train, files)
@@ -163,14 +187,14 @@ def from_files(job: Job, me: str, files: Files) -> PartyData:
         if labels is not None:
             assert test.labels is not None
             labels = np.concatenate([labels, test.labels])
-    columns = _columns(me, party, tables)
+    columns = replace(_columns(me, party, tables, learnt), alignment=own.alignment)
     # Whole numbers look like classes; a loss for quantities says that they are not.
     task: Task | None = "regression" if train.loss in _REGRESSION_LOSSES else None
     encoded = None if labels is None else encode(labels, task)
     ids = [rows.ids for rows in files if rows is not None and rows.ids is not None]
     mark = fingerprint(job, {"ids": len(ids) > 0, **parts.counts}, ids)
-    order = files_order(party, files)
-    return replace(_part(party, columns, encoded, own.weights, parts, mark), order=order)
+    order = files_order(files)
+    return replace(_part(party, columns, encoded, own.weights, parts, mark, learnt), order=order)
 
 
 def split_files(train: Train, files: Files) -> Parts:
@@ -182,11 +206,11 @@ def split_files(train: Train, files: Files) -> Parts:
     return split_rows(count, held, train.validation, train.split_seed, own.ids)
 
 
-def files_order(party: Party, files: Files) -> str:
+def files_order(files: Files) -> str:
     """What the order of a party's rows is known by: the name of the alignment, or the ids, or how
     many rows there are where nothing else names them."""
-    if party.aligned is not None:
-        return f"aligned {read_facts(Path(party.aligned)).common}"
+    if files.train.alignment is not None:
+        return f"aligned {files.train.alignment.common}"
     if files.train.ids is None:
         return f"rows {sum(rows.count for rows in files if rows is not None)}"
     mixed = TableFingerprint()
@@ -211,7 +235,9 @@ def _take(features: Features, rows: Rows) -> Features:
     return features.take(rows) if isinstance(features, pa.Table | OnDisk) else features[rows]
 
 
-def _columns(name: str, party: Party, parts: Sequence[Features]) -> Columns:
+def _columns(
+    name: str, party: Party, parts: Sequence[Features], learnt: Learnt | None = None
+) -> Columns:
     train, validation, test = parts
     if train is None or test is None:
         return Columns(None, None)
@@ -220,7 +246,21 @@ def _columns(name: str, party: Party, parts: Sequence[Features]) -> Columns:
         return Columns(arrays[0], arrays[2], validation=arrays[1])
     try:
         known = train.sample() if isinstance(train, Part) else train
-        fitted = Preprocessor.fit(
+        fitted = _fitted(name, party, known, learnt)
+        arrays = [
+            part.encoded(fitted) if isinstance(part, Part) else fitted.transform(part)
+            for part in (train, validation, test)
+        ]
+        types = arrow_types(known.schema, fitted)
+        return Columns(arrays[0], arrays[2], fitted, validation=arrays[1], types=types)
+    except DataError as error:
+        raise DataError(f"parties.{name}: {error}") from None
+
+
+def _fitted(name: str, party: Party, known: pa.Table, learnt: Learnt | None) -> Preprocessor:
+    """What there is to know of the columns: learnt now, or before from other rows."""
+    if learnt is None or learnt.preprocessor is None:
+        return Preprocessor.fit(
             known,
             np.arange(known.num_rows),
             party.categorical,
@@ -228,13 +268,15 @@ def _columns(name: str, party: Party, parts: Sequence[Features]) -> Columns:
             auto=party.preprocessing == "auto",
             coded=takes_codes(party),
         )
-        arrays = [
-            part.encoded(fitted) if isinstance(part, Part) else fitted.transform(part)
-            for part in (train, validation, test)
-        ]
-        return Columns(arrays[0], arrays[2], fitted, validation=arrays[1])
-    except DataError as error:
-        raise DataError(f"parties.{name}: {error}") from None
+    before = {each.name for each in learnt.preprocessor.columns}
+    for column in known.column_names:
+        if column not in before:
+            raise DataError(
+                f"the earlier run had no column '{column}': leave it out with "
+                f"columns = ['*', '!{column}'], or train anew"
+            )
+    check_types(known.schema, learnt.types, f"the table of {name}")
+    return learnt.preprocessor
 
 
 TAKE_CODES = ("wide_deep_categorical", "dssm")
@@ -257,26 +299,37 @@ def _part(
     weights: Array | None,
     parts: Parts,
     mark: str,
+    learnt: Learnt | None = None,
 ) -> PartyData:
     counts = len(parts.train), len(parts.validation), len(parts.test)
     if party.role == "passive":
         return PartyData(columns, None, *counts, None, None, mark)
     assert encoded is not None
     encoded = encoded.with_positive(party.positive)
+    if learnt is not None:
+        if party.positive is not None and str(party.positive) not in learnt.classes[1:2]:
+            raise DataError(
+                f"positive is {party.positive!r}, and was {''.join(learnt.classes[1:2])!r} in the "
+                "earlier run: leave it out, or train anew"
+            )
+        encoded = encoded.as_before(learnt.task, learnt.classes)
     own = None if weights is None else check_weights(weights[parts.train], counts[0])
     labels = labels_of(encoded, parts, own)
     return PartyData(columns, labels, *counts, encoded.task, encoded.outputs, mark)
 
 
-def assemble(job: Job) -> VerticalData:
-    """Read everything a job trains on, and check that it fits together.
+def assemble(job: Job, learnt: Mapping[str, Learnt] | None = None) -> VerticalData:
+    """Read everything a job trains on, and check that it fits together; `learnt` is what each party
+    has of an earlier run.
 
     >>> from colonnade.job.files import load as load_job
     >>> data = assemble(load_job("digits"))
     >>> data.train_count, data.validation_count, data.test_count
     (1294, 144, 359)
     """
-    return together(job, _from_files(job) if job.data is None else _from_named(job, job.data))
+    before = learnt or {}
+    parts = _from_files(job, before) if job.data is None else _from_named(job, job.data, before)
+    return together(job, parts)
 
 
 def together(job: Job, parts: Mapping[str, PartyData]) -> VerticalData:
@@ -300,14 +353,16 @@ def together(job: Job, parts: Mapping[str, PartyData]) -> VerticalData:
     )
 
 
-def _from_named(job: Job, name: str) -> dict[str, PartyData]:
+def _from_named(job: Job, name: str, learnt: Mapping[str, Learnt]) -> dict[str, PartyData]:
     dataset = load(name)
-    return {party: from_named(job, party, dataset) for party in job.parties}
+    return {
+        party: from_named(job, party, dataset, learnt=learnt.get(party)) for party in job.parties
+    }
 
 
-def _from_files(job: Job) -> dict[str, PartyData]:
+def _from_files(job: Job, learnt: Mapping[str, Learnt]) -> dict[str, PartyData]:
     _check_test_files(job)
-    files = {name: read_files(job, name) for name in job.parties}
+    files = {name: read_files(job, name, learnt.get(name)) for name in job.parties}
     if job.alignment == "private" and not all(party.aligned for party in job.parties.values()):
         if any(own.test is not None for own in files.values()):
             raise DataError(
@@ -318,7 +373,7 @@ def _from_files(job: Job) -> dict[str, PartyData]:
         files = {name: Files(rows, None) for name, rows in common.items()}
     check_aligned([own.train for own in files.values()])
     check_aligned([own.test for own in files.values() if own.test is not None])
-    return {name: from_files(job, name, own) for name, own in files.items()}
+    return {name: from_files(job, name, own, learnt.get(name)) for name, own in files.items()}
 
 
 def _check_test_files(job: Job) -> None:

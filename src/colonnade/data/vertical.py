@@ -7,7 +7,7 @@ memory; `colonnade.data.party` builds it from a job.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from colonnade.data.splits import Parts, Split, check_share, split_rows
 from colonnade.errors import DataError, nearest
 
 if TYPE_CHECKING:
+    from colonnade.data.aligned import Alignment
     from colonnade.data.layout import Input
     from colonnade.data.preprocess import Preprocessor
 
@@ -41,6 +42,10 @@ class Columns:
     """How a table became numbers; None when the arrays came as they are."""
     validation: Array | None = None
     """None where no rows were set aside for validation."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """How the table stores each column that becomes something, as Arrow names types."""
+    alignment: Alignment | None = None
+    """What is known of the alignment that chose the rows; None where there was none."""
 
     def __post_init__(self) -> None:
         assert (self.train is None) == (self.test is None), "both parts or neither"

@@ -2,7 +2,8 @@
 
 In them: the seed, how rows are aligned, the parties' names in their order, their roles, what the
 job says of their widths, steps and compression, the method's composition, and the tables `[train]`
-(with the checkpoint interval), `[top]` but for its optimizer, `[timeouts]` and `[recovery]`. Not in
+(with the checkpoint interval), `[top]` but for its optimizer, `[timeouts]` and `[recovery]`; and
+the version of the model that all go on from, where they do (`--from`), which no job says. Not in
 them, because they are a party's own business: data, columns, bottom models, optimizers, devices,
 secret seeds and limits; nor what only the simulator assumes of network and compute.
 
@@ -27,8 +28,9 @@ _VALUE_CHARS_MAX = 60
 _ANEW = ("timeouts.", "recovery.")
 
 
-def terms(job: Job, composition: Mapping[str, str]) -> dict[str, str]:
-    """The common part of a job, from the path of a field to its value as JSON.
+def terms(job: Job, composition: Mapping[str, str], parent: str = "") -> dict[str, str]:
+    """The common part of a job, from the path of a field to its value as JSON; `parent` is the
+    version of a model that all begin with, which no job file says.
 
     Fields that are not set are left out.
 
@@ -49,6 +51,7 @@ def terms(job: Job, composition: Mapping[str, str]) -> dict[str, str]:
     common["top"].pop("optimizer")
     common["top"]["hidden"] = job.top.layers
     common["method"] = dict(composition)
+    common["from"] = parent or None
     return {path: _json(value) for path, value in _flat(common)}
 
 

@@ -53,6 +53,8 @@ class Agreement:
     """The checkpoint from which all go on; 0 is the beginning."""
     clocked: bool = True
     """Whether the parties are as fast as the job says; over the network they are measured."""
+    parent: str = ""
+    """The version of a model that all begin with; empty where they begin from nothing."""
 
     @classmethod
     def of(
@@ -132,7 +134,7 @@ class Agreement:
 
     def terms(self) -> dict[str, str]:
         """What the parties compare before they begin."""
-        return terms_of(self.job, self.method.composition())
+        return terms_of(self.job, self.method.composition(), self.parent)
 
     def view(self, name: str) -> View:
         """A party's state before its first round.

@@ -51,10 +51,23 @@ def _try(
         raise JobError(f"the top model must return [rows, {wanted[1]}]; of 2 rows it gave {shape}")
 
 
+def build_bottom(party: Participant) -> nn.Module:
+    """A party's bottom model before its first round."""
+    assert party.model is not None
+    model = party.model()
+    return model if party.origin is None else party.origin.load(model, "bottom")
+
+
+def begun_top(party: Participant, widths: Mapping[str, int], objective: Objective) -> nn.Module:
+    """The active party's top model before its first round."""
+    top = build_top(party, widths, objective)
+    return top if party.origin is None else party.origin.load(top, "top")
+
+
 def build_passive(party: Participant, agreement: Agreement, objective: Objective) -> TorchPassive:
     """A passive party's learner; it knows the top model only where snapshots are exchanged."""
     assert party.model is not None
-    modules = {"bottom": party.spread("bottom", party.model())}
+    modules = {"bottom": party.spread("bottom", build_bottom(party))}
     common = modules, _trainer(party, agreement, modules), party, agreement
     if not agreement.method.exchange.sends_snapshots:
         return TorchPassive(*common)
@@ -65,10 +78,10 @@ def build_passive(party: Participant, agreement: Agreement, objective: Objective
 def build_active(party: Participant, agreement: Agreement) -> TorchActive:
     """The active party's learner."""
     assert party.objective is not None
-    top = build_top(party, agreement.present, party.objective)
+    top = begun_top(party, agreement.present, party.objective)
     modules = {"top": party.spread("top", top)}
     if party.model is not None:
-        modules = {"bottom": party.spread("bottom", party.model())} | modules
+        modules = {"bottom": party.spread("bottom", build_bottom(party))} | modules
     learner = SnapshotActive if agreement.method.exchange.sends_snapshots else TorchActive
     return learner(modules, _trainer(party, agreement, modules), party, agreement)
 

@@ -21,6 +21,7 @@ from colonnade.job.policy import Policy
 from colonnade.job.records import Job, Party
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.objective import Objective
+from colonnade.learn.origin import Origin
 from colonnade.learn.trainer import evaluating
 from colonnade.methods.method import Method
 from colonnade.models.front import Front, Fronted
@@ -64,6 +65,8 @@ class Participant:
     """A ready-made bottom model; None builds the one that the party names."""
     top: nn.Module | None = None
     """A ready-made top model; None builds the job's."""
+    origin: Origin | None = None
+    """The model of an earlier run that it begins with; None begins from nothing."""
     clocked: bool = False
     """Whether all are as fast as the job says, as in a simulation."""
     spread: Callable[[str, nn.Module], nn.Module] = lambda name, module: module
@@ -80,6 +83,11 @@ class Participant:
         return DTYPES[self.job.train.dtype]
 
     @property
+    def parent(self) -> str:
+        """The version that it begins with; empty where it begins from nothing."""
+        return "" if self.origin is None else self.origin.version
+
+    @property
     def seed(self) -> int:
         """Its secret."""
         return secret_seed(self.job, self.me)
@@ -93,7 +101,8 @@ class Participant:
         """What all agree on, once everybody's width is known; before, all but the widths."""
         known = dict.fromkeys(self.job.parties, 1) | dict(widths or {}) | {self.me: self.width}
         ordered = {name: known[name] for name in self.job.parties}
-        return Agreement(self.job, self.method, self.data.rows, ordered, start, self.clocked)
+        counts = self.data.rows
+        return Agreement(self.job, self.method, counts, ordered, start, self.clocked, self.parent)
 
 
 Bottom = tuple[

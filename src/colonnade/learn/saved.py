@@ -4,6 +4,8 @@ a run has left."""
 from __future__ import annotations
 
 import copy
+import hashlib
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +21,30 @@ from torch import nn
 
 from colonnade.data.layout import is_plain
 from colonnade.data.preprocess import Preprocessor
-from colonnade.errors import RequestError, reason
+from colonnade.data.splits import Split
+from colonnade.errors import RequestError
 from colonnade.job.records import Party
 from colonnade.job.terms import shown
 from colonnade.learn.agreement import Agreement
+from colonnade.learn.origin import Origin, load_part
 from colonnade.learn.participant import DTYPES, Participant, as_tensor, bottom_model
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import evaluating
 from colonnade.models import top as tops
 from colonnade.plugins import check_allowed
 from colonnade.record.calibration import Calibration
-from colonnade.record.card import FILE, Card, from_json
+from colonnade.record.card import (
+    BYTES_MAX,
+    CLASSES,
+    FILE,
+    PREPROCESSING,
+    Aligned,
+    Card,
+    read_card,
+)
+from colonnade.record.environment import environment
+from colonnade.record.history import History, Row
+from colonnade.record.reading import read_regular, read_weights
 from colonnade.record.run import Run
 from colonnade.record.tree import Weights
 
@@ -51,6 +66,11 @@ class SavedParty:
         """The name of the model."""
         return self.card.version
 
+    @property
+    def origin(self) -> Origin:
+        """The model as one from which a training goes on."""
+        return Origin(self.card, self.tensors, self.preprocessor)
+
 
 def card_of(
     party: Participant,
@@ -59,9 +79,11 @@ def card_of(
     best: int,
     last: int,
     calibration: Calibration | None,
+    history: History | None = None,
 ) -> Card:
     """The description of what a party has learnt; `last` is the last round, and `best` the best
     one, or -1."""
+    aligned = party.data.columns.alignment
     own, columns, objective = party.job.parties[party.me], party.data.columns, party.objective
     ids = (own.id,) if isinstance(own.id, str) else tuple(own.id or ())
     fitted = columns.preprocessor
@@ -82,6 +104,12 @@ def card_of(
         rule=party.job.ids.text() if ids else "",
         rows=dict(party.data.rows.items()),
         order=party.data.order,
+        types=dict(columns.types),
+        alignment=None if aligned is None else Aligned(aligned.common, aligned.count),
+        method=dict(party.job.method),
+        seed=party.job.seed,
+        parent=party.parent,
+        environment=environment(),
     )
     if objective is None or party.data.labels is None:
         return card
@@ -92,7 +120,33 @@ def card_of(
         classes=party.data.labels.names,
         top=party.job.top if party.top is None else None,
         calibration=calibration,
+        metric=party.metrics[0].name if party.metrics else "",
+        measured=_measured(history, agreement.schedule.chosen_on, best),
     )
+
+
+_COSTS = ("round", "epoch", "time_s", "bytes_up", "bytes_down", "loss", "best")
+"""What a row of an evaluation has beside what was measured."""
+
+
+def _measured(history: History | None, split: Split, best: int) -> dict[str, dict[str, float]]:
+    """What the weights of the best round gave; NaN is left out, of which JSON knows nothing."""
+    if history is None or best < 0:
+        return {}
+    rows: dict[str, Row] = {}
+    for row in history.evaluations:
+        if row["round"] == best + 1:
+            rows[split] = row
+    rows.setdefault("test", history.test)
+    finite = {
+        where: {
+            name: float(value)
+            for name, value in row.items()
+            if name not in _COSTS and value is not None and math.isfinite(value)
+        }
+        for where, row in rows.items()
+    }
+    return {where: found for where, found in finite.items() if found}
 
 
 def saved_of(run: Run, party: str) -> SavedParty:
@@ -122,21 +176,36 @@ has ended
         raise RequestError(
             f"{folder} holds no model of {party}: give the folder of a run that has ended"
         )
-    try:
-        card = from_json((path / FILE).read_bytes(), str(path / FILE))
-        # Not by the file's name, which would leave the tensors mapped to a file that may change.
-        content = (path / f"{card.weights}.safetensors").read_bytes()
-        learnt = path / "preprocessing.json"
-        fitted = learnt.read_text(errors="replace") if learnt.is_file() else None
-    except OSError as error:
-        raise RequestError(f"the model in {path} cannot be read: {reason(error)}") from None
+    card = read_card(path)
     if card.party != party:
         raise RequestError(f"{folder} holds a model of {shown(card.party, 64)}, not of {party}")
+    # Not by the file's name, which would leave the tensors mapped to a file that may change.
+    content = read_weights(path / f"{card.weights}.safetensors")
+    found = {f"{card.weights}.safetensors": content}
+    for name, bytes_max in (PREPROCESSING, _LEARNT_BYTES_MAX), (CLASSES, BYTES_MAX):
+        if name in card.hashes or (path / name).exists():
+            found[name] = read_regular(path / name, bytes_max)
+    _check_hashes(card, found, path)
+    fitted = found.get(PREPROCESSING)
     try:
         tensors = safetensors.torch.load(content)
     except safetensors.SafetensorError:
         raise RequestError(f"the weights in {path} are damaged: copy the folder again") from None
-    return SavedParty(card, tensors, None if fitted is None else Preprocessor.from_json(fitted))
+    learnt = None if fitted is None else Preprocessor.from_json(str(fitted, errors="replace"))
+    return SavedParty(card, tensors, learnt)
+
+
+_LEARNT_BYTES_MAX = 2**28
+
+
+def _check_hashes(card: Card, found: Mapping[str, bytes], path: Path) -> None:
+    """Refuse files that are not those which the card was written with."""
+    for name, content in found.items():
+        if name in card.hashes and hashlib.sha256(content).hexdigest() != card.hashes[name]:
+            raise RequestError(
+                f"{path / name} is not the file that {FILE} was written with (its hash differs): "
+                "copy the whole folder of the run again"
+            )
 
 
 class Bottom:
@@ -156,6 +225,11 @@ class Bottom:
         self.preprocessor = saved.preprocessor
         self._model = _loaded(_bottom(saved, module, allow), saved, "bottom")
         self._model = self._model.to(device=self._device, dtype=self.dtype)
+
+    @property
+    def module(self) -> nn.Module:
+        """The model itself."""
+        return self._model
 
     @property
     def width(self) -> int:
@@ -199,6 +273,11 @@ class Head:
         self._model = _loaded(_top(saved, module, allow), saved, "top")
         self._model = self._model.to(device=self._device, dtype=dtype)
         self.calibration = card.calibration or Calibration()
+
+    @property
+    def module(self) -> nn.Module:
+        """The model itself, which takes the list of embeddings."""
+        return self._model
 
     def scores(self, embeddings: Mapping[str, torch.Tensor]) -> Array:
         """What the top model says of rows, raw, from everybody's embeddings of them."""
@@ -253,16 +332,4 @@ def _top(saved: SavedParty, module: nn.Module | None, allow: Collection[str]) ->
 
 def _loaded(model: nn.Module, saved: SavedParty, part: str) -> nn.Module:
     """The model with the weights of its part, all of them and no others."""
-    own = {
-        name.removeprefix(f"{part}."): tensor
-        for name, tensor in saved.tensors.items()
-        if name.startswith(f"{part}.")
-    }
-    try:
-        model.load_state_dict(own)
-    except RuntimeError:
-        raise RequestError(
-            f"the weights of {saved.card.party} do not fit its {part} model: the files of the run "
-            "folder do not belong together, or the model's code has changed"
-        ) from None
-    return model.eval()
+    return load_part(model, saved.tensors, part, saved.card.party).eval()

@@ -42,17 +42,19 @@ class Training:
         ready: Callable[[], Participant],
         store: Store | None = None,
         keep: Callable[[Outcome], None] = lambda outcome: None,
+        parent: str = "",
     ) -> None:
         self.leads = me == job.active
         role = Role.ACTIVE if self.leads else Role.PASSIVE
         self.kinds = training_kinds(method, job.train, role)
-        self.terms = terms_of(job, method.composition())
+        self.terms = terms_of(job, method.composition(), parent)
         self.store = store
         self.restarts = job.recovery.restarts
         self.loop: Active | Passive | None = None
         """The training loop since the parties last began; None before that."""
         self.keep = keep
         self._ready = ready
+        self._parent = parent
 
     @classmethod
     def of(
@@ -68,7 +70,7 @@ class Training:
         >>> Training.of(prepare(load("digits"))["lab"]).kinds.names()
         (['Embedding', 'EvaluationEmbedding'], ['Gradient', 'Evaluate'])
         """
-        return cls(party.job, party.me, party.method, lambda: party, store, keep)
+        return cls(party.job, party.me, party.method, lambda: party, store, keep, party.parent)
 
     @cached_property
     def party(self) -> Participant:
@@ -107,7 +109,7 @@ class Training:
                 f"{self.width_max} (limits.message_bytes, limits.table_bytes): change its model, "
                 f"or raise the limits at {mine.party}"
             )
-        return None
+        return self._other_widths({peer: hello.width})
 
     def welcome(self, heard: Mapping[str, Hello]) -> Welcome:
         party = self.party
@@ -141,6 +143,14 @@ class Training:
                 f"{welcome.party} names other parties than the job has, or an embedding wider than "
                 f"{most} (limits.message_bytes)"
             )
+        if (fault := self._other_widths(welcome.widths)) is not None:
+            raise RequestError(fault)
+
+    def _other_widths(self, widths: Mapping[str, int]) -> str | None:
+        """Why these are not the widths of the model that all go on from; None where they are, or
+        there is no such model."""
+        origin = self.party.origin if self._parent else None
+        return None if origin is None else origin.check_widths(widths)
 
     def _objective(self, welcome: Welcome) -> Objective:
         """The loss, as it follows from what the active party says of its labels."""

@@ -6,18 +6,45 @@ file may come from anywhere: nothing in it is believed before it is checked, and
 
 from __future__ import annotations
 
+import math
+import re
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from colonnade.errors import RequestError
-from colonnade.job.bounds import WIDTH_MAX
+from colonnade.job.bounds import PARTIES_MAX, WIDTH_MAX
 from colonnade.job.train import Top
 from colonnade.record.calibration import Calibration
+from colonnade.record.reading import read_regular
 
 FORMAT = 1
 FILE = "model.json"
-_BYTES_MAX = 2**24
+BYTES_MAX = 2**24
+PREPROCESSING = "preprocessing.json"
+CLASSES = "classes.json"
+FILES = ("best.safetensors", "last.safetensors", PREPROCESSING, CLASSES)
+"""What may lie beside a card, and have its hash there."""
+_DIMENSIONS_MAX = 8
+_ROWS_MAX = 2**48
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_RUN = re.compile(r"[0-9a-f]{32}")
+_VERSION = re.compile(r"([0-9a-f]{12}-\d{1,15})?")
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+class Aligned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The alignment that chose the rows of a training.
+
+    >>> Aligned("5e" * 16, 16_000).count
+    16000
+    """
+
+    common: str
+    """A name that all parties of the alignment know."""
+    count: int
+    """How many rows it found."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +86,21 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What the order of those rows is known by: as long as a table gives the same, its rows can be
     asked for by their places in it."""
 
+    types: dict[str, str] = {}
+    """How the table stored each column that became something, as Arrow names types."""
+    alignment: Aligned | None = None
+    """Of the rows; None where they were not aligned."""
+    method: dict[str, Any] = {}
+    """How it was trained, as a job names it."""
+    seed: int = 0
+    """The job's, which all parties know."""
+    parent: str = ""
+    """The version that the training began from; empty where it began from nothing."""
+    environment: dict[str, str] = {}
+    """The versions of what it was trained with."""
+    hashes: dict[str, str] = {}
+    """SHA-256 of the files beside the card; known once they are written."""
+
     task: Literal["binary", "multiclass", "regression"] | None = None
     """This and what follows is the active party's."""
     outputs: int = 0
@@ -68,6 +110,10 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     top: Top | None = None
     """The top model; None where it is a module of one's own."""
     calibration: Calibration | None = None
+    metric: str = ""
+    """The metric by which the round was chosen."""
+    measured: dict[str, dict[str, float]] = {}
+    """What these weights gave, by the rows it was measured on: `validation`, `test`."""
 
     @property
     def version(self) -> str:
@@ -97,10 +143,15 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
 
 
+def read_card(folder: Path) -> Card:
+    """The card of a party's folder, or one sentence."""
+    return from_json(read_regular(folder / FILE, BYTES_MAX), str(folder / FILE))
+
+
 def from_json(content: bytes, where: str) -> Card:
     """Read what `Card.to_json` wrote, or refuse it."""
     again = "copy the whole folder of the run again"
-    if len(content) > _BYTES_MAX:
+    if len(content) > BYTES_MAX:
         raise RequestError(f"{where} is too large for what describes a model: {again}")
     try:
         card = msgspec.json.decode(content, type=Card)
@@ -115,4 +166,26 @@ def from_json(content: bytes, where: str) -> Card:
     sound = all(0 <= width <= WIDTH_MAX for width in widths) and 0 <= card.outputs <= WIDTH_MAX
     if not sound or not {card.party, card.active} <= card.widths.keys():
         raise RequestError(f"{where} names widths that no model has: {again}")
+    for field, good in _checks(card):
+        if not good:
+            raise RequestError(f"{where} has a {field} that no model has: {again}")
     return card
+
+
+def _checks(card: Card) -> list[tuple[str, bool]]:
+    """What the types of the fields do not say of them, by field."""
+    names = (card.party, card.active, *card.widths)
+    fitted, aligned = card.calibration, card.alignment
+    sizes = all(0 <= size < _ROWS_MAX for size in card.row_shape)
+    return [
+        ("party", len(card.widths) <= PARTIES_MAX and all(map(_NAME.fullmatch, names))),
+        ("run", _RUN.fullmatch(card.run) is not None),
+        ("round", -1 <= card.round < _ROWS_MAX),
+        ("row_shape", len(card.row_shape) <= _DIMENSIONS_MAX and sizes),
+        ("rows", all(0 <= count < _ROWS_MAX for count in card.rows.values())),
+        ("parent", _VERSION.fullmatch(card.parent) is not None),
+        ("hashes", card.hashes.keys() <= set(FILES)),
+        ("hashes", all(map(_HASH.fullmatch, card.hashes.values()))),
+        ("alignment", aligned is None or 0 <= aligned.count < _ROWS_MAX),
+        ("calibration", fitted is None or (fitted.scale > 0 and math.isfinite(fitted.shift))),
+    ]

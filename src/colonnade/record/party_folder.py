@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from colonnade.errors import RequestError, reason
-from colonnade.record.card import FILE, from_json
+from colonnade.record.card import FILE, read_card
 from colonnade.record.chain import LINE_BYTES_MAX, Line, printable
 from colonnade.record.lock import take_lock
 from colonnade.record.private import write_whole
@@ -161,7 +161,6 @@ def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
         if (path / f"{name}.safetensors").exists()
     }
     preprocessing, classes = path / "preprocessing.json", path / "classes.json"
-    card = path / FILE
     party = PartyRun(
         fresh=facts["fresh"],
         local=facts["local"],
@@ -176,7 +175,7 @@ def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
         best_weights=weights.get("best"),
         preprocessing=preprocessing.read_text() if preprocessing.exists() else None,
         classes=tuple(json.loads(classes.read_text())) if classes.exists() else (),
-        card=from_json(card.read_bytes(), str(card)) if card.exists() else None,
+        card=read_card(path) if (path / FILE).exists() else None,
     )
     return party, facts
 

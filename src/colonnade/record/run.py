@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from colonnade.data.splits import Split
 from colonnade.errors import RequestError, reason
 from colonnade.job.files import dumps
 from colonnade.job.records import Job
 from colonnade.policies.view import Action, Effort
+from colonnade.record.card import CLASSES, FILES, PREPROCESSING, Card
 from colonnade.record.card import FILE as CARD
-from colonnade.record.card import Card
 from colonnade.record.figure import Curve, curves, data_frame
 from colonnade.record.folder import check_folder
 from colonnade.record.history import Row
 from colonnade.record.metrics import Metric
 from colonnade.record.private import private_file, write_whole
+from colonnade.record.reading import hash_of
 from colonnade.record.tree import Weights
 from colonnade.units import show_bytes, show_time
 from colonnade.wire.ledger import Entry
@@ -288,16 +290,20 @@ def _rows_table(rows: list[Row], fields: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 def save_party(folder: Path, party: PartyRun) -> None:
-    """Write a party's weights, how its table became numbers, and what its labels' codes mean."""
+    """Write a party's weights, how its table became numbers, and what its labels' codes mean; last
+    what describes them, with their hashes."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
+    for stale in (CARD, *FILES):
+        (folder / stale).unlink(missing_ok=True)
     for name, weights in (("last", party.weights), ("best", party.best_weights)):
         if weights:
             save_file(weights, private_file(folder / f"{name}.safetensors"))
     if party.preprocessing is not None:
-        write_whole(folder / "preprocessing.json", party.preprocessing)
-    if party.card is not None:
-        write_whole(folder / CARD, party.card.to_json())
+        write_whole(folder / PREPROCESSING, party.preprocessing)
     if party.classes:
-        write_whole(folder / "classes.json", json.dumps(party.classes, ensure_ascii=False) + "\n")
+        write_whole(folder / CLASSES, json.dumps(party.classes, ensure_ascii=False) + "\n")
+    if party.card is not None:
+        hashes = {name: hash_of(folder / name) for name in FILES if (folder / name).exists()}
+        write_whole(folder / CARD, replace(party.card, hashes=hashes).to_json())

@@ -16,7 +16,10 @@ from colonnade.errors import DataError, JobError, RequestError, nearest
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job
 from colonnade.learn.agreement import Agreement
+from colonnade.learn.build import begun_top
+from colonnade.learn.build import build_bottom as build_begun
 from colonnade.learn.objective import Objective
+from colonnade.learn.origin import Origin
 from colonnade.learn.participant import DTYPES, Participant, build_bottom
 from colonnade.methods.method import Method
 from colonnade.models.top import build_top
@@ -35,22 +38,26 @@ def prepare(
     job: Job,
     data: VerticalData | None = None,
     models: Mapping[str, nn.Module] | None = None,
+    origins: Mapping[str, Origin] | None = None,
 ) -> dict[str, Participant]:
     """All parties of a job in one place: read the data, build or copy the models, and check that
-    everything fits together.
+    everything fits together; `origins` are the models of an earlier run that all begin with.
 
     >>> from colonnade.job import load
     >>> {name: party.width for name, party in prepare(load("digits")).items()}
     {'clinic': 16, 'lab': 16, 'insurer': 16}
     """
-    modules = dict(models or {})
+    modules, begun = dict(models or {}), dict(origins or {})
     method = check_names(job, ready=modules)
     if data is None and not names_data(job):
         raise DataError(
             "the job names no data: give each party a table, or set data to a data set; in Python, "
             "hand data to cn.simulate(job, cn.vertical(…))"
         )
-    data = assemble(job) if data is None else data
+    for name, origin in begun.items():
+        origin.check_job(job, name, made=name in modules)
+    learnt = {name: origin.learnt for name, origin in begun.items()}
+    data = assemble(job, learnt) if data is None else data
     _check(job, data, modules)
     return {
         name: _ready(
@@ -61,13 +68,17 @@ def prepare(
             modules.get(name),
             top=modules.get("top"),
             clocked=True,
+            origin=begun.get(name),
         )
         for name in job.parties
     }
 
 
-def participant(job: Job, me: str, policy: Policy | None = None) -> Participant:
-    """One party of a job: read its data, build its model, and check all that it alone can check.
+def participant(
+    job: Job, me: str, policy: Policy | None = None, origin: Origin | None = None
+) -> Participant:
+    """One party of a job: read its data, build its model, and check all that it alone can check;
+    `origin` is the model of an earlier run that it begins with.
 
     >>> from colonnade.job import load
     >>> participant(load("digits"), "lab").hello.width
@@ -78,7 +89,10 @@ def participant(job: Job, me: str, policy: Policy | None = None) -> Participant:
     sends, receives = training_kinds(method, job.train, role).names()
     if (refusal := policy.refuse_job(job, me, sends=sends, receives=receives)) is not None:
         raise RequestError(refusal)
-    made = _ready(job, me, method, assemble_party(job, me), None, policy=policy)
+    if origin is not None:
+        origin.check_job(job, me)
+    data = assemble_party(job, me, None if origin is None else origin.learnt)
+    made = _ready(job, me, method, data, None, policy=policy, origin=origin)
     if not made.leads and made.model is None:
         raise JobError(f"{me} is passive and has no columns: give it some in its party file")
     refusal = policy.refuse_data(
@@ -98,12 +112,20 @@ def _ready(
 ) -> Participant:
     bottom = build_bottom(job, me, data, module)
     made = Participant(job, me, method, data, *bottom, module=module, **more)
+    if made.origin is not None:
+        made.origin.check_data(me, data, made.width)
+        if made.model is not None:
+            build_begun(made)
     if data.labels is None:
         return made
     assert data.task is not None and data.classes is not None
     labels = torch.as_tensor(data.labels.train)
     objective = Objective(job.train, data.task, data.classes, labels)
     metrics = metrics_of(job.train, objective, data.labels, made.agreement().schedule)
+    if made.origin is not None:
+        # What does not fit is found here, and not when all others wait.
+        present = {name: width for name, width in made.origin.card.widths.items() if width}
+        begun_top(made, present, objective)
     return replace(made, objective=objective, metrics=tuple(metrics))
 
 

@@ -7,16 +7,18 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from colonnade.data.vertical import VerticalData
+from colonnade.errors import RequestError
 from colonnade.job.records import Job
 from colonnade.learn.agreement import Agreement
+from colonnade.learn.origin import Origin
 from colonnade.learn.participant import Participant
-from colonnade.learn.saved import card_of
+from colonnade.learn.saved import card_of, read_saved, saved_of
 from colonnade.party.outcome import Outcome
 from colonnade.party.session import run_session
 from colonnade.party.training import Training
@@ -49,6 +51,7 @@ def simulate(
     should_stop: Callable[[], bool] | None = None,
     rules: Sequence[Rule] = (),
     threads: int = 1,
+    start: Run | str | Path | None = None,
 ) -> Run:
     """Train a job in virtual time.
 
@@ -60,6 +63,8 @@ def simulate(
         should_stop: asked between events; when true the run ends with status `interrupted`.
         rules: fault rules for the links.
         threads: of torch, for the time of the run; more than one pays for big models only.
+        start: an earlier run, or its folder, whose model all parties begin with: its weights,
+            classes and what it has learnt of the columns. Optimizers begin afresh.
 
     Example:
         >>> from colonnade.job import load
@@ -68,7 +73,8 @@ def simulate(
         (21, 'end')
     """
     check_training(data, models, observers, rules, should_stop, threads)
-    parties = prepare(as_job(job), data, models)
+    record = as_job(job)
+    parties = prepare(record, data, models, origins_of(record, start))
     found = remarks(parties)
     for sentence in found:
         warnings.warn(sentence, stacklevel=2)
@@ -78,6 +84,27 @@ def simulate(
     if run.status == "diverged":
         warnings.warn(diverged(run, found), stacklevel=2)
     return run
+
+
+def origins_of(job: Job, start: Run | str | Path | None) -> dict[str, Origin]:
+    """What each party of a job begins with of an earlier run; nothing where there is none.
+
+    >>> from colonnade.job import load
+    >>> origins_of(load("digits"), None)
+    {}
+    """
+    if start is None:
+        return {}
+    given: Any = start
+    if not isinstance(given, Run | str | Path):
+        raise RequestError(
+            f"start is of type {type(given).__name__}: give an earlier run, or its folder"
+        )
+    if isinstance(start, Run):
+        if missing := [name for name in job.parties if name not in start.parties]:
+            raise RequestError(f"the earlier run has no party {missing[0]}: give the same parties")
+        return {name: saved_of(start, name).origin for name in job.parties}
+    return {name: read_saved(start, name).origin for name in job.parties}
 
 
 def diverged(run: Run, found: Sequence[str] = ()) -> str:
@@ -151,7 +178,7 @@ def record(
 ) -> Run:
     """What the parties have at this instant, as a run; `ready` are those that have data."""
     outcomes = {name: own.outcome(status) for name, own in trainings.items()}
-    run = run_name(outcomes.values()) if ready else ""
+    run = run_name(outcomes.values(), agreement.parent) if ready else ""
     parties = {
         name: party_run(outcome, simulator.worlds[name], (ready or {}).get(name), agreement, run)
         for name, outcome in outcomes.items()
@@ -159,9 +186,9 @@ def record(
     return run_of(agreement.job, agreement, metric, outcomes, parties, sizes)
 
 
-def run_name(outcomes: Iterable[Outcome]) -> str:
-    """The name of a run in one place: it follows from what everybody has learnt."""
-    mixed = hashlib.sha256()
+def run_name(outcomes: Iterable[Outcome], parent: str = "") -> str:
+    """The name of a run in one place: it follows from what everybody has learnt, and from what."""
+    mixed = hashlib.sha256(parent.encode())
     for outcome in outcomes:
         for weights in (outcome.weights, outcome.best_weights or {}):
             for name, tensor in weights.items():
@@ -178,7 +205,7 @@ def party_run(
 ) -> PartyRun:
     """What a party has at the end of a run, and what it cost."""
     view, data = outcome.view, None if me is None else me.data
-    learnt = agreement, run, outcome.best, view.round - 1, outcome.calibration
+    learnt = agreement, run, outcome.best, view.round - 1, outcome.calibration, outcome.history
     return PartyRun(
         fresh=view.fresh,
         local=view.local,
