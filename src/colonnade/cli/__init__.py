@@ -19,6 +19,8 @@ import typer
 from colonnade.cli.align import align
 from colonnade.cli.compare import compare
 from colonnade.cli.demo import demo
+from colonnade.cli.export import export
+from colonnade.cli.inspect import inspect
 from colonnade.cli.join import join, stop
 from colonnade.cli.keys import keys
 from colonnade.cli.launch import launch
@@ -45,7 +47,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(demo, look, simulate, compare, sweep, launch, align, join, stop, predict),
-    *(ledger, methods, jobs, reproduce),
+    *(inspect, export, ledger, methods, jobs, reproduce),
 )
 for _command in COMMANDS:
     app.command()(_command)
