@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from colonnade.errors import PartyError as PartyError
     from colonnade.errors import RequestError as RequestError
     from colonnade.errors import WireError as WireError
+    from colonnade.estimators.classifier import VerticalClassifier as VerticalClassifier
+    from colonnade.estimators.regressor import VerticalRegressor as VerticalRegressor
     from colonnade.job import load as load
     from colonnade.job import with_sets as with_sets
     from colonnade.job.records import Compute as Compute
@@ -54,6 +56,8 @@ _NAMES = {
         *("ColonnadeError", "DataError", "DeadlockError", "FailedError", "JobError", "PartyError"),
         *("RequestError", "WireError"),
     ),
+    "estimators.classifier": ("VerticalClassifier",),
+    "estimators.regressor": ("VerticalRegressor",),
     "job": ("load", "with_sets"),
     "job.records": (
         *("Compute", "Costs", "Job", "Limits", "Link", "Network", "Party", "Recovery", "Timeouts"),

@@ -54,7 +54,7 @@ class RefusedError(JobError):
     """Another party refused this one in the handshake: it knows why, and goes on without it."""
 
 
-class DataError(RequestError):
+class DataError(RequestError, ValueError):
     """A table, an array or a named data set is wrong or cannot be found."""
 
 

@@ -104,7 +104,7 @@ def test_weights_follow_their_rows():
         ({"labels": Y * 0.5, "task": "binary"}, "a fraction cannot be classes"),
         ({"labels": ["a", "b"] * 5, "task": "regression"}, "text labels"),
         ({"weights": -X[:, 0]}, "0 or more"),
-        ({"weights": np.zeros(10)}, "not all 0"),
+        ({"weights": np.zeros(10)}, "not all zero"),
         ({"weights": np.ones(9)}, "unequal row counts: weights has 9"),
         ({"weights": ["a"] * 10}, "one number per row"),
         ({"test": 1.0}, "give a share"),

@@ -66,7 +66,7 @@ def check_weights(weights: Array, count: int) -> npt.NDArray[np.float64]:
     weights = weights.astype(np.float64)
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
         raise DataError(
-            "sample weights must be 0 or more, finite, and not all 0: correct that column"
+            "sample weights must be 0 or more, finite, and not all zero: correct that column"
         )
     return weights
 

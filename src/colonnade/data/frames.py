@@ -20,13 +20,24 @@ from colonnade.errors import DataError
 Array = npt.NDArray[Any]
 
 
-def _is_indexed(value: Any) -> bool:
+def is_indexed(value: Any) -> bool:
+    """Whether something is a frame or a series of pandas.
+
+    >>> is_indexed(np.ones(3))
+    False
+    """
     # Whoever holds a pandas object has imported pandas; nobody else should wait for it.
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(value, pandas.DataFrame | pandas.Series)
 
 
-def _is_default(index: Any) -> bool:
+def is_default_index(index: Any) -> bool:
+    """Whether a pandas index says no more than the place of a row.
+
+    >>> import pandas as pd
+    >>> is_default_index(pd.RangeIndex(3)), is_default_index(pd.Index([3, 1]))
+    (True, False)
+    """
     pandas = sys.modules["pandas"]
     return isinstance(index, pandas.RangeIndex) and index.equals(pandas.RangeIndex(len(index)))
 
@@ -41,8 +52,8 @@ def in_one_order(holders: Mapping[str, Any], kind: str = "rows") -> dict[str, An
     [2, 3]
     """
     given = dict(holders)
-    indexed = {name: value for name, value in given.items() if _is_indexed(value)}
-    named = [name for name, value in indexed.items() if not _is_default(value.index)]
+    indexed = {name: value for name, value in given.items() if is_indexed(value)}
+    named = [name for name, value in indexed.items() if not is_default_index(value.index)]
     if not named:
         return given
     for name, value in given.items():
@@ -104,7 +115,7 @@ def same_columns(name: str, train: Any, test: Any) -> Any:
     [[3, 4]]
     """
     names, own = getattr(train, "columns", None), getattr(test, "columns", None)
-    if not (_is_indexed(train) and _is_indexed(test)) or names is None or own is None:
+    if not (is_indexed(train) and is_indexed(test)) or names is None or own is None:
         return test
     if names.equals(own):
         return test
@@ -126,7 +137,7 @@ def numbers(name: str, value: Any) -> Array:
     [[20.5, 1.0]]
     """
     array = plain_array(f"the features of {name}", value)
-    if array.dtype.kind != "O" or not _is_indexed(value) or value.ndim != 2:
+    if array.dtype.kind != "O" or not is_indexed(value) or value.ndim != 2:
         return array
     pandas = sys.modules["pandas"]
     types = pandas.api.types

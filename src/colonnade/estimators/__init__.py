@@ -1,0 +1,4 @@
+"""Trainings behind the interface of scikit-learn: frames in, predictions out.
+
+May import run, learn, record, data, job.
+"""
