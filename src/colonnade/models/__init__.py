@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, get_type_hints
 
 from torch import nn
@@ -23,6 +24,7 @@ from colonnade.plugins import import_function, own_functions
 ModelFunction = Callable[..., nn.Module]
 
 
+@cache
 def known() -> dict[str, ModelFunction]:
     """Every bottom model that comes with the package, by name.
 
