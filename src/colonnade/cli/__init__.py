@@ -3,7 +3,7 @@
 Exit codes: 0; 1 when the job failed; 2 when the request is wrong; 130 after Ctrl-C. Whatever is
 not 0 comes with one sentence on standard error; only our own mistakes show a traceback.
 
-May import reproduce, run, predict, align, net, tls, party, learn, record, models, data, job,
+May import reproduce, run, serve, predict, align, net, tls, party, learn, record, models, data, job,
 methods, policies, compress, wire.
 """
 
@@ -29,6 +29,7 @@ from colonnade.cli.listing import jobs, methods
 from colonnade.cli.look import look
 from colonnade.cli.predict import predict
 from colonnade.cli.reproduce import reproduce
+from colonnade.cli.serve import serve
 from colonnade.cli.simulate import simulate
 from colonnade.cli.sweep import sweep
 from colonnade.errors import ColonnadeError, nearest, reason
@@ -46,7 +47,7 @@ app = typer.Typer(
     "rows.\n\nBegin with [bold]colonnade demo[/bold].",
 )
 COMMANDS = (
-    *(demo, look, simulate, compare, sweep, launch, align, join, stop, predict),
+    *(demo, look, simulate, compare, sweep, launch, align, join, stop, predict, serve),
     *(inspect, export, ledger, methods, jobs, reproduce),
 )
 for _command in COMMANDS:

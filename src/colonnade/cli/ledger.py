@@ -240,7 +240,8 @@ def _printer(as_json: bool) -> Callable[[Line], None]:
         text = line.note if line.note is not None else f"chain of job {line.job}"
         if line.way is not None:
             round = "" if line.round in (None, -1) else f" round {line.round}"
-            text = f"{line.way} {line.peer} {line.kind}{round} {line.bytes:,} bytes"
+            many = "" if line.messages == 1 else f" {line.messages:,} messages,"
+            text = f"{line.way} {line.peer} {line.kind}{round}{many} {line.bytes:,} bytes"
         print(f"{printable(party)} {line.n} {_when(line.at)} {printable(text)}")
 
     return show

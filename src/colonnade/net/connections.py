@@ -256,6 +256,8 @@ class Connections:
             # Refused before it joined, a party was started wrongly (exit code 2).
             began = self.roster.generation > 0
             self.fail((PartyError if began else RefusedError)(f"{peer} refused: {text}"))
+        elif self.detector.patient:
+            self.detector.left(peer, f"it failed, and may come again: {text}")
         elif self.leads and not self.agreed:
             self.detector.tell_of(peer, PeerFailed, text)
         else:

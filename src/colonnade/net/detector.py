@@ -40,6 +40,7 @@ SPEAKS_AFTER_NS = 2 * NS_PER["s"]
 """A shorter wait is not reported."""
 TOLD_TIMES = 3
 """How many refusals of one party are reported one by one; then the 10th, the 100th, and so on."""
+_EVER_NS = 2**62
 LATE_NS = 3 * NS_PER["s"]
 """A check that comes later than this after the last one: this process was suspended, not the
 peers."""
@@ -48,6 +49,11 @@ peers."""
 def wall_ns() -> int:
     """The wall clock: for people and for a party's own records, never compared with others'."""
     return time.time_ns()
+
+
+def monotonic_ns() -> int:
+    """A clock that nobody sets."""
+    return time.monotonic_ns()
 
 
 def new_incarnation() -> int:
@@ -95,6 +101,9 @@ class FailureDetector:
         self.judges = True
         """Whether this party can tell who stalls the job. The active party can, since it awaits the
         others; a passive party sees only that the active one does not answer."""
+        self.patient = False
+        """Whether this party serves others until it is stopped: it waits for ever for whoever is
+        away, and what does not come is its program's business."""
         self.refusals: dict[str, int] = {}
         """How often each party was refused."""
         self._timeouts = timeouts
@@ -176,6 +185,10 @@ class FailureDetector:
         """When a segment last came from a peer; -1 for never."""
         return self._heard.get(peer, -1)
 
+    def connected_ns(self, peer: str) -> int | None:
+        """When a peer's connection was made; None while there is none."""
+        return None if peer in self._gone else self._connected.get(peer)
+
     def connected(self, peer: str) -> None:
         """Note a new connection to a peer."""
         self._gone.pop(peer, None)
@@ -238,6 +251,8 @@ class FailureDetector:
             return self._judge(what(), silent_ns, "join" if never else "absence", quietest)
         if joining:
             return self._judge(what(), now_ns - since_ns, "join", quietest)
+        if self.patient:
+            return None
         # Every message that comes ends a wait, so `since_ns` alone would never show a peer that
         # sends nothing while others go on sending.
         self._awaited = {peer: self._awaited.get(peer, since_ns) for peer in named or peers}
@@ -250,13 +265,15 @@ class FailureDetector:
         A peer that stalls the active party stalls the passive parties too, which cannot see it.
         They wait longer, so that the active party has time to find out and name it.
         """
+        if self.patient:
+            return _EVER_NS
         own = self._timeouts.ns("stall")
         others = max(own, self._timeouts.ns("absence"), self._timeouts.ns("join"))
         return own if self.judges else own + others
 
     def _judge(self, what: str, waited_ns: int, timeout: str, peer: str) -> AbsentError | None:
         limit_ns = self.stall_ns() if timeout == "stall" else self._timeouts.ns(timeout)
-        left_ns = limit_ns - waited_ns
+        left_ns = _EVER_NS if self.patient else limit_ns - waited_ns
         if left_ns <= 0:
             after = show_seconds(limit_ns / NS_PER["s"])
             why = f" ({self._gone[peer]})" if peer in self._gone else ""
@@ -273,8 +290,8 @@ class FailureDetector:
                 else f"last heard {_seconds(self.now() - heard_ns)} s ago"
             )
             why = f" ({self._gone[peer]})" if peer in self._gone else ""
-            left = f"gives up in {_seconds(left_ns)} s"
-            said = f"waiting for {what}{why}, {heard}, {left}"
+            left = "" if self.patient else f", gives up in {_seconds(left_ns)} s"
+            said = f"waiting for {what}{why}, {heard}{left}"
             self.tell(Waiting(self.me, self.time_ns(), said))
         return None
 

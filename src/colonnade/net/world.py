@@ -78,6 +78,8 @@ class NetworkWorld(Connections):
     async def begin(self) -> None:
         """Wait until there is a session with every peer in the newest generation."""
         self._fresh = True
+        # It was meant for a program that runs no more.
+        self._interrupted = False
         # `agree` resets this. Parties that begin again and again without ever agreeing, because one
         # of them crashes each time, would otherwise never come to an end.
         if self._gathering_since_ns is None:

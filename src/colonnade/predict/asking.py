@@ -7,6 +7,7 @@ may still come, and are dropped.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,6 +43,8 @@ from colonnade.wire.messages import (
 
 WINDOW = 4
 """How many requests may be on their way."""
+DROPPED_MAX = 1024
+"""How many dropped questions are remembered one by one; of older ones, answers are dropped too."""
 _REASON_CHARS_MAX = 300
 
 
@@ -83,17 +86,22 @@ class Asking:
         self._open: dict[int, Open] = {}
         self._dropped: dict[int, set[str]] = {}
         """Questions that nobody waits for any more, and who may still answer them."""
+        self._forgotten = 0
+        """Those with a lower number are not remembered."""
+        self._again: deque[Request] = deque()
 
     @property
     def unfinished(self) -> list[Request]:
         """The requests that are not delivered yet."""
-        return [each.request for each in self._open.values()]
+        return [*(each.request for each in self._open.values()), *self._again]
 
     async def run(self, again: list[Request]) -> None:
         """Score until the source is over; `again` are requests of an attempt before."""
         world = self._world
-        for request in again:
-            await self._begin(request)
+        self._again.extend(again)
+        while self._again:
+            await self._begin(self._again.popleft())
+        self._expire()
         while True:
             while len(self._open) < self._window and (new := self._source.take()) is not None:
                 await self._begin(new)
@@ -133,8 +141,19 @@ class Asking:
             if deadline is not None and now >= deadline:
                 late = each.waits_for(self._world.peers)
                 del self._open[number]
-                self._dropped[number] = set(late)
+                self._forget(number, late)
                 self._deliver(each, late=tuple(late))
+
+    def _forget(self, number: int, late: list[str]) -> None:
+        """Nobody waits for the answers any more that these parties owe."""
+        if not late:
+            return
+        self._dropped[number] = set(late)
+        for peer in late:
+            self._books[peer].forget(number)
+        if len(self._dropped) > DROPPED_MAX:
+            self._forgotten = next(iter(self._dropped)) + 1
+            del self._dropped[self._forgotten - 1]
 
     async def _begin(self, request: Request) -> None:
         number, world = self._number, self._world
@@ -146,13 +165,7 @@ class Asking:
                 tagged = np.ones_like(tagged)
             digests = [request.digests[row] for row in np.flatnonzero(tagged)]
             opened.by_tag[peer] = digests
-            unknown = self._books[peer].unknown(digests)
-            if unknown:
-                ask = partial(self._books[peer].ask, number, unknown)
-                points = await world.compute(ask, Work.ALIGN)
-                await world.send(peer, BlindedIds(number, Buffer(memoryview(points))))
-            else:
-                await self._query(number, opened, peer)
+            await self._query_once_known(number, opened, peer)
         if self._part.width(request.model):
             embed = partial(
                 self._part.embed, request.model, request.own, request.mean, request.features
@@ -160,6 +173,16 @@ class Asking:
             opened.own, lacking = await world.compute(embed, Work.SCORE)
             opened.lacking[world.me] = lacking
         await self._score_if_ready(number)
+
+    async def _query_once_known(self, number: int, opened: Open, peer: str) -> None:
+        """Ask for the tags that are not known; for the rows where all are."""
+        book = self._books[peer]
+        if unknown := book.unknown(opened.by_tag[peer]):
+            ask = partial(book.ask, number, unknown)
+            points = await self._world.compute(ask, Work.ALIGN)
+            await self._world.send(peer, BlindedIds(number, Buffer(memoryview(points))))
+        else:
+            await self._query(number, opened, peer)
 
     async def _query(self, number: int, opened: Open, peer: str) -> None:
         request = opened.request
@@ -187,9 +210,14 @@ class Asking:
             raise BreachError(sender, f"{sender} sent a message that is not due, of kind {kind}")
         number = message.number
         if number in self._dropped and sender in self._dropped[number]:
-            self._drop(sender, message)
+            # After the points of a question that was dropped no embeddings follow.
+            self._dropped[number].discard(sender)
+            if not self._dropped[number]:
+                del self._dropped[number]
             return
         opened = self._open.get(number)
+        if opened is None and 0 <= number < self._forgotten:
+            return
         if opened is None or sender not in opened.waits_for(self._world.peers):
             raise BreachError(sender, f"{sender} answered a question that nobody asked")
         if isinstance(message, EvaluatedIds):
@@ -202,13 +230,6 @@ class Asking:
             self._read(sender, message, opened)
         await self._score_if_ready(number)
 
-    def _drop(self, sender: str, message: EvaluatedIds | Answer | Declined) -> None:
-        """After the points of a question that was dropped no embeddings follow."""
-        self._books[sender].forget(message.number)
-        self._dropped[message.number].discard(sender)
-        if not self._dropped[message.number]:
-            del self._dropped[message.number]
-
     async def _learn_tags(self, sender: str, message: EvaluatedIds, opened: Open) -> None:
         book, points = self._books[sender], message.points.view.tobytes()
         expected = book.expected(message.number)
@@ -219,7 +240,8 @@ class Asking:
             await self._world.compute(learn, Work.ALIGN)
         except InvalidPoint as fault:
             raise BreachError(sender, f"{sender} sent points that are none: {fault}") from None
-        await self._query(message.number, opened, sender)
+        # To make room for these, others may have been forgotten.
+        await self._query_once_known(message.number, opened, sender)
 
     def _read(self, sender: str, message: Answer, opened: Open) -> None:
         request = opened.request

@@ -12,7 +12,7 @@ import pyarrow as pa
 from colonnade.align.idset import digests_of
 from colonnade.job.ids import Ids
 from colonnade.predict.lookup import Lookup
-from colonnade.predict.request import ROWS_MAX, Request, Scored
+from colonnade.predict.request import ROWS_MAX, Array, Request, Scored
 from colonnade.predict.rows import LACKING, PartyRows, Rows, places_in
 
 
@@ -43,8 +43,14 @@ class IdRows:
         deliver: Callable[[Scored], None],
         mean: bool = False,
         deadline_ns: int | None = None,
+        features: Array | None = None,
     ) -> Request:
-        """A request for the rows with these ids."""
+        """A request for the rows with these ids, or at these places where rows have none, written
+        as numbers; `features` are the active party's own numbers of
+        them, where it is given others than its table has."""
+        if self.rows.ids is None:
+            at = np.array(texts, dtype=np.int64)
+            return Request(model, self.rows.at(at), at, [], deliver, mean, deadline_ns, features)
         digests = digests_of(texts, self.rule)
         own = self._index.rows(b"".join(digests))
         known = own != LACKING
@@ -53,7 +59,7 @@ class IdRows:
             if len(self._places)
             else np.full(len(own), LACKING)
         )
-        return Request(model, own, places, digests, deliver, mean, deadline_ns)
+        return Request(model, own, places, digests, deliver, mean, deadline_ns, features)
 
 
 class Batch:

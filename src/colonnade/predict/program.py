@@ -135,15 +135,19 @@ class Predict:
             by_place if part.rows.order is not None else frozenset(),
             self._window,
         )
-        self._source.bind(world.interrupt)
 
-    async def _ask(self) -> None:
-        assert self.asking is not None
+    async def _ask(self, world: World) -> None:
+        assert self.asking is not None and self._source is not None
         again, self._again = self._again, []
-        await self.asking.run(again)
+        self._source.bind(world.interrupt)
+        try:
+            await self.asking.run(again)
+        finally:
+            # The handshake, which may come next, is not to be interrupted.
+            self._source.bind(lambda: None)
 
     def run(self, world: World) -> Coroutine[Any, Any, Any]:
-        return self._ask() if self.leads else self._answering.run()
+        return self._ask(world) if self.leads else self._answering.run()
 
     def state(self) -> Tree:
         return {}

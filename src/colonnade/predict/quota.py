@@ -48,6 +48,7 @@ class Quota:
         self._path = None if folder is None else folder / COUNT
         self._count = self._reserved = self._kept()
         self._recent: deque[tuple[int, int]] = deque()
+        self._in_minute = 0
 
     def _kept(self) -> int:
         if self._most is None or self._path is None or not self._path.is_file():
@@ -68,13 +69,14 @@ class Quota:
             )
         if self._rate is not None:
             while self._recent and now_ns - self._recent[0][0] >= _MINUTE_NS:
-                self._recent.popleft()
-            if sum(count for _, count in self._recent) + rows > self._rate:
+                self._in_minute -= self._recent.popleft()[1]
+            if self._in_minute + rows > self._rate:
                 return (
                     f"policy.predict_rows_per_minute is {self._rate:,}: ask again later, or for "
                     "fewer rows"
                 )
             self._recent.append((now_ns, rows))
+            self._in_minute += rows
         self._count += rows
         self.answered += rows
         self._reserve()

@@ -4,6 +4,9 @@ It has one JSON object a line: the first names party and job, then each message 
 
     {"n":12,"at":…,"way":"sent","peer":"bank","kind":"Embedding","round":3,"bytes":16464,"hash":"…"}
 
+A service, whose messages have no end, counts many in one line (see `tally.py`), which says in
+`messages` how many.
+
 `at` is Unix time in nanoseconds. `hash` is the SHA-256 of the hash before it, as text, and of all
 that its own line has before `,"hash":`. A line that is changed, taken out, put in or moved breaks
 the chain. That the last lines were cut off, or that the whole file was written anew, shows only
@@ -35,6 +38,8 @@ NOTE_LETTERS_MAX = 1_000
 NOTES_MAX = 1_000  # the last so many notes of a chain stay in memory
 MARKS_MAX = 256  # as many checkpoints back a chain can be followed
 
+Key = tuple[Direction, str, str]
+"""Which way, with which peer, of which kind."""
 Totals = dict[tuple[str, Direction, str], tuple[int, int]]
 """Messages and bytes by peer, direction and kind."""
 
@@ -55,6 +60,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     peer: str = ""
     kind: str = ""
     round: int | None = None
+    messages: int = 1
     bytes: int = 0
     note: str | None = None
     kept: int | None = None
@@ -72,7 +78,7 @@ class Chain:
     def __init__(self, found: Verified, file: int) -> None:
         self.path, self.entries, self.head = found.path, found.entries, found.head
         self._file, self._torn, self._fault, self.before = file, found.torn, "", found.totals
-        self._names: dict[tuple[str, str, str], str] = {}
+        self._names: dict[Key, str] = {}
 
     @classmethod
     def open(cls, path: str | Path, party: str, job: str, now_ns: int) -> Chain:
@@ -100,11 +106,16 @@ class Chain:
         self, now_ns: int, direction: Direction, peer: str, kind: str, round: int, size: int
     ) -> None:
         """Add a message of `size` encoded bytes; `round` is -1 where it belongs to none."""
-        names = self._names.get((direction, peer, kind))
+        self._add(now_ns, (direction, peer, kind), round, 1, size)
+
+    def _add(self, now_ns: int, key: Key, round: int, messages: int, size: int) -> None:
+        direction, peer, kind = key
+        names = self._names.get(key)
         if names is None:
             ends = f'"peer":{json.dumps(peer)},"kind":{json.dumps(kind)}'
-            self._names[direction, peer, kind] = names = f',"way":"{direction}",{ends},"round":'
-        self._append(f'{{"n":{self.entries},"at":{now_ns}{names}{round},"bytes":{size}')
+            self._names[key] = names = f',"way":"{direction}",{ends},"round":'
+        many = "" if messages == 1 else f',"messages":{messages}'
+        self._append(f'{{"n":{self.entries},"at":{now_ns}{names}{round}{many},"bytes":{size}')
 
     def note(
         self, now_ns: int, text: str, *, kept: int | None = None, again: int | None = None
@@ -192,7 +203,7 @@ class Verified:
             key = (line.peer, line.way, line.kind)
             for totals in (self.totals, self.standing):
                 messages, size = totals.get(key, (0, 0))
-                totals[key] = (messages + 1, size + line.bytes)
+                totals[key] = (messages + line.messages, size + line.bytes)
         elif line.note is not None:
             self.notes.append(line)
             if line.kept is not None:

@@ -42,6 +42,9 @@ DISK_FAULTS = (
 class Participation(ABC, Generic[Result]):
     """What a process needs around its program: a ledger, checkpoints, a clock, and an end."""
 
+    chain_kind: type[Chain] = Chain
+    world_kind: type[PartyWorld] = PartyWorld
+
     def __init__(
         self,
         job: Job,
@@ -58,7 +61,7 @@ class Participation(ABC, Generic[Result]):
         self.job, self.name, self.policy = job, me, policy
         self.leads = me == job.active
         self.folder = folder
-        self.chain = Chain.open(folder.chain, me, same, wall_ns())
+        self.chain = self.chain_kind.open(folder.chain, me, same, wall_ns())
         elapsed_ns = max(0, wall_ns() - folder.remember("started_ns", wall_ns()))
         self.detector = FailureDetector(self._timeouts(), me, subscribers, self.chain, elapsed_ns)
         whose = folder.checkpoints, me, same, keep or job.recovery.keep
@@ -93,7 +96,7 @@ class Participation(ABC, Generic[Result]):
         """Connect, run the program and keep the result: how it ended, and where a peer's count of
         what crossed differs from this party's, by peer."""
         self._tell(Started, self.chain.entries > 1)
-        self.world = PartyWorld(
+        self.world = self.world_kind(
             self.job,
             self.name,
             self.detector,
