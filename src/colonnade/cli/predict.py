@@ -141,9 +141,9 @@ def predict(
     own, file, _ = read_own(
         job, me, party, sets or [], None, None, allow or [], trust_job, trains=False
     )
-    own = _with_table(own, me, table)
+    own = with_table(own, me, table)
     place = out or Path("predictions") / f"{own.name}-{me}"
-    taking = _party(own, me, file, [run], place, allow)
+    taking = own_party(own, me, file, [run], place, allow)
     if dry_run:
         _show_dry_run(taking, ids, rows, as_json)
         return
@@ -172,7 +172,8 @@ def predict(
     _show(result, scores, as_json, quiet)
 
 
-def _with_table(job: Job, me: str, table: str | None) -> Job:
+def with_table(job: Job, me: str, table: str | None) -> Job:
+    """A job whose party has another table."""
     if table is None:
         return job
     own = msgspec.structs.replace(job.parties[me], table=table)
@@ -188,9 +189,10 @@ def _check_asked(leads: bool, ids: Path | None, rows: str | None, to: Path | Non
         )
 
 
-def _party(
+def own_party(
     job: Job, me: str, file: PartyFile, runs: list[Path], place: Path, allow: list[str] | None
 ) -> PredictParty:
+    """A party with its part of the models of some runs."""
     from colonnade.run.predict import PredictParty, check_models, read_models
 
     models = read_models(runs, me)
@@ -234,7 +236,7 @@ def _in_one_place(
     record = with_files(record, files)
     with tempfile.TemporaryDirectory() as folder:
         all_parties = {
-            name: _party(record, name, PartyFile(), [run], Path(folder) / name, allow)
+            name: own_party(record, name, PartyFile(), [run], Path(folder) / name, allow)
             for name in record.parties
         }
         scores, batch = _scores(all_parties[record.active], to, ids, rows, missing == "mean", raw)

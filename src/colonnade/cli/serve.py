@@ -27,6 +27,7 @@ from colonnade.cli.one_party import (
     telling,
 )
 from colonnade.cli.options import Allow, JobName, Quiet, Sets
+from colonnade.cli.predict import LISTEN, Missing, Out, OwnTable, own_party, with_table
 from colonnade.errors import RequestError
 from colonnade.job.party_file import find_party
 from colonnade.units import NS_PER, duration_ns
@@ -51,28 +52,10 @@ Deadline = Annotated[
     str,
     typer.Option(metavar="TIME", help="How long a request may take; it may ask for less."),
 ]
-Missing = Annotated[
-    str,
-    typer.Option(
-        metavar="null|mean",
-        help="A row that a party lacks has no score, or one with the mean of that party's "
-        "embeddings; answers say which.",
-    ),
-]
 TokenFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Whoever asks must send the token in this file, as Bearer."),
 ]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="DIR",
-        help="The folder of this party's predictions, with its ledger; by default "
-        "predictions/JOB-PARTY.",
-    ),
-]
-LISTEN = ":7443"
 DEADLINE_MAX_NS = 60 * NS_PER["s"]
 
 
@@ -85,6 +68,7 @@ def serve(
     connect: Connect = None,
     party: PartyPath = None,
     keys: Keys = None,
+    table: OwnTable = None,
     out: Out = None,
     deadline: Deadline = "200ms",
     missing: Missing = "null",
@@ -109,7 +93,10 @@ def serve(
     settle_in(threads, False)
     check_address("--listen", listen)
     check_address("--connect", connect)
-    own, file, _ = read_own(job, me, party, sets or [], None, None, allow or [], trust_job)
+    own, file, _ = read_own(
+        job, me, party, sets or [], None, None, allow or [], trust_job, trains=False
+    )
+    own = with_table(own, me, table)
     leads = me == own.active
     listen = LISTEN if leads and listen is None else listen
     check_ends(own, me, listen, connect)
@@ -119,23 +106,20 @@ def serve(
 
     from colonnade.net.link import Emulation
     from colonnade.record.party_folder import PartyFolder
-    from colonnade.run.predict import PredictParty, check_models, read_models
     from colonnade.run.serve import ServeParticipation
 
     torch.set_num_threads(threads)
     line = None if emulate is None else Emulation.parse(emulate)
-    models = read_models(run, me)
-    check_models(own, me, models)
     keyring = keyring_of(own, me, file, party or find_party(job, me), keys)
     address = address_of(listen, connect, file)
     place = out or Path("predictions") / f"{own.name}-{me}"
+    taking = own_party(own, me, file, run, place, allow)
     with (
         _listener(http, choices) if leads else nullcontext() as listener,
         closing(PartyFolder(place)) as folder,
         telling(reporter_of(quiet, False, folder)) as told,
     ):
-        ready = PredictParty(own, me, models, folder.path, file.policy, allow or [])
-        ServeParticipation(ready, folder, listener, choices, [told]).serve(address, keyring, line)
+        ServeParticipation(taking, folder, listener, choices, [told]).serve(address, keyring, line)
 
 
 def require_extra() -> None:
@@ -156,8 +140,6 @@ def _choices(deadline: str, missing: str, token_file: Path | None, no_batch: boo
     limit_ns = duration_ns(deadline)
     if not NS_PER["ms"] <= limit_ns <= DEADLINE_MAX_NS:
         raise RequestError(f"--deadline {deadline} is not from 1ms to 1min")
-    if missing not in ("null", "mean"):
-        raise RequestError(f"--missing {missing} is neither null nor mean")
     token = None if token_file is None else read_token(token_file)
     return Choices(limit_ns, missing == "mean", not no_batch, token)
 

@@ -98,8 +98,15 @@ async def _send(send: Send, reply: Reply, *more: tuple[bytes, bytes]) -> None:
 class Guard:
     """Lets nobody in without the token, and no traceback out."""
 
-    def __init__(self, app: ASGIApp, token: bytes | None, tell: Callable[[str], None]) -> None:
-        self._app, self._tell = app, tell
+    def __init__(
+        self,
+        predictions: Predictions,
+        others: ASGIApp,
+        token: bytes | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        """`predictions` are what is asked for most; `others` has all other paths."""
+        self._predictions, self._others, self._tell = predictions, others, tell
         self._expected = None if token is None else b"Bearer " + token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,8 +126,9 @@ class Guard:
             begun = True
             await send(message)
 
+        app = self._predictions if scope["path"] == "/predict" else self._others
         try:
-            await self._app(scope, receive, note)
+            await app(scope, receive, note)
         except Exception as error:  # noqa: BLE001 - whoever asks must not see our own mistakes
             self._tell(f"a request over HTTP failed here: {type(error).__name__}")
             if not begun:
@@ -152,14 +160,11 @@ def application(
         return Response(PAGE, media_type="text/html", headers=PAGE_HEADERS)
 
     routes = [
-        Route("/predict", Predictions(service)),
-        *(
-            Route(path, _asynchronous(answer), methods=["GET"])
-            for path, answer in (
-                ("/health", health), ("/metrics", metrics), ("/openapi.json", openapi),
-                ("/docs", page), ("/", page),
-            )
-        ),
+        Route(path, _asynchronous(answer), methods=["GET"])
+        for path, answer in (
+            ("/health", health), ("/metrics", metrics), ("/openapi.json", openapi),
+            ("/docs", page), ("/", page),
+        )
     ]  # fmt: skip
     app = Starlette(
         routes=routes,
@@ -168,7 +173,7 @@ def application(
             405: lambda request, error: _response(refusal(405, "see /docs for what can be asked")),
         },
     )
-    return Guard(app, token, tell)
+    return Guard(Predictions(service), app, token, tell)
 
 
 def _asynchronous(

@@ -74,6 +74,7 @@ class Live:
     """
 
     over = False
+    rows = 0
 
     def __init__(
         self,
