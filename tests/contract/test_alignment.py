@@ -203,7 +203,7 @@ def test_three_parties_cannot_be_told_apart_by_pairwise_tables(tmp_path, parties
     from colonnade.align.lead import read_table
     from colonnade.align.work import words
 
-    known = lead._outputs["telco"].read(0, 100)
+    known = lead._outputs["telco"][0].read(0, 100)
     table, attempt = read_table(lead._tables["telco"][0])
     value = look_up(table, words(known[:, 32:48]), attempt) ^ words(known[:, 0:16])
     rows = lead.place.ids.rows(np.arange(100))

@@ -136,13 +136,57 @@ def test_two_tables_are_aligned_and_then_trained_on(house):
     assert [code for code, _, _ in trained.values()] == [0, 0], trained
     work = house.folder / "aligned" / "credit-telco" / "work"
     assert {path.name for path in work.iterdir()} == {
-        "ids.bin", "secrets.json", "prediction-tags.bin",
+        "ids.bin", "secrets.json", "prediction-tags.bin", "ids-0.bin", "own-0.bin", "common-0.bin",
+        "evaluations.json",
     }  # fmt: skip
     for path in house.folder.glob("aligned/*/**/*"):
         assert path.is_dir() or path.stat().st_mode & 0o077 == 0, path
     # Again: nothing is asked of anybody.
     code, said, _ = house.end(house.start("telco"))
     assert code == 0 and said["status"] == "complete" and said["common"] == 600
+
+
+def test_ids_that_were_added_are_aligned_in_an_update_and_trained_on(house):
+    code, _, said = house.end(house.start("telco", "align", "--update"))
+    assert code == 2 and "nothing to update" in said
+    house.both()
+    before = house.common()["bank"]
+    house.write("bank", "customer", [*range(900), 1250, 2000], columns=("income", "good"))
+    code, _, said = house.end(house.start("bank"))
+    assert code == 2 and "where ids were only added, align again with --update" in said
+    for update in (1, 2):
+        ends = house.both("align", "--update")
+        assert [code for code, _, _ in ends.values()] == [0, 0], ends
+        found = house.common()
+        assert found["bank"] == found["telco"]
+        assert found["bank"] == [*before, "c01250"]
+        ledger = house.folder / "aligned" / "credit-bank" / "updates" / str(update) / "ledger.json"
+        entries = json.loads(ledger.read_text())
+        points = [e["bytes"] for e in entries if e["kind"] == "BlindedPoints"]
+        assert max(points) < 500, "two new points, or none"
+    trained = house.both("join")
+    assert [code for code, _, _ in trained.values()] == [0, 0], trained
+    house.write("bank", "customer", range(899), columns=("income", "good"))
+    code, _, said = house.end(house.start("bank", "align", "--update"))
+    assert code == 2 and "3 ids of bank that were aligned before are not in its table" in said
+
+
+def test_killed_in_an_update_it_goes_on(house):
+    house.both()
+    house.write("bank", "customer", range(4 * CHUNK), columns=("income", "good"))
+    house.write("telco", "id", range(300, 4 * CHUNK))
+    running = {name: house.start(name, "align", "--update") for name in ("bank", "telco")}
+    for name in ("telco", "bank"):
+        time.sleep(3)
+        if running[name].poll() is None:
+            running[name].send_signal(signal.SIGKILL)
+            running[name].communicate()
+            running[name] = house.start(name, "align", "--update")
+    ends = {name: house.end(process) for name, process in running.items()}
+    assert [code for code, _, _ in ends.values()] == [0, 0], ends
+    found = house.common()
+    assert found["bank"] == found["telco"]
+    assert sorted(found["bank"]) == [f"c{n:05d}" for n in range(300, 4 * CHUNK)]
 
 
 def test_a_table_that_changed_after_its_alignment_is_refused(house, capsys, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from colonnade.party.session import run_session
 from colonnade.testing.lossy import LossySimulator
 from colonnade.testing.stores import MemoryStore
-from tests.aligning import check_exact, job_of, party
+from tests.aligning import check_exact, job_of, party, programs, simulated
 from tests.small import with_network
 
 SETS = {
@@ -19,18 +19,38 @@ SETS = {
 }
 
 
+MORE = {
+    "bank": [*SETS["bank"], *(f"d{n}" for n in range(120))],
+    "telco": ["c101", *(f"d{n}" for n in range(100)), *SETS["telco"]],
+    "shop": [*SETS["shop"], *(f"d{n}" for n in range(50, 250))],
+}
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_crash_at_any_moment_repeats_little_and_changes_nothing(tmp_path, monkeypatch, seed):
     monkeypatch.setattr("colonnade.align.plan.CHUNK", 50)
     monkeypatch.setattr("colonnade.align.garbled.BUCKET", 300)
+    through_crashes(tmp_path, seed, SETS, 0)
+
+
+@pytest.mark.parametrize("seed", range(10, 20))
+def test_a_crash_in_an_update_changes_nothing_either(tmp_path, monkeypatch, seed):
+    monkeypatch.setattr("colonnade.align.plan.CHUNK", 20)
+    monkeypatch.setattr("colonnade.align.garbled.BUCKET", 150)
+    job = job_of(SETS)
+    simulated(job, programs(job, SETS, tmp_path))
+    through_crashes(tmp_path, seed, MORE, 1)
+
+
+def through_crashes(tmp_path, seed, sets, step):
     rng = random.Random(seed)
-    active = rng.choice(list(SETS))
-    job = with_network(job_of(SETS, active=active), latency="10ms")
-    stores = {name: MemoryStore() for name in SETS}
+    active = rng.choice(list(sets)) if not step else "bank"
+    job = with_network(job_of(sets, active=active), latency="10ms")
+    stores = {name: MemoryStore() for name in sets}
     asked = []
 
     def fresh(name):
-        own = party(job, name, SETS[name], tmp_path, store=stores[name])
+        own = party(job, name, sets[name], tmp_path, store=stores[name], step=step)
         begin = own.begin
 
         def begins(world, welcome):
@@ -41,7 +61,7 @@ def test_a_crash_at_any_moment_repeats_little_and_changes_nothing(tmp_path, monk
         return own
 
     simulator = LossySimulator(job, until_ns=10**13)
-    victim, crashed = rng.choice(list(SETS)), []
+    victim, crashed = rng.choice(list(sets)), []
 
     def crash():
         if simulator.crash(victim):
@@ -52,10 +72,10 @@ def test_a_crash_at_any_moment_repeats_little_and_changes_nothing(tmp_path, monk
 
     for _ in range(3):
         simulator.call_at(rng.randrange(10**6, 10**8), crash)
-    parties = {name: fresh(name) for name in SETS}
+    parties = {name: fresh(name) for name in sets}
     started = {name: run_session(simulator.worlds[name], [own]) for name, own in parties.items()}
     outcomes = simulator.run(started)
-    check_exact(SETS, {name: outcome[0] for name, outcome in outcomes.items()})
+    check_exact(sets, {name: outcome[0] for name, outcome in outcomes.items()})
     assert crashed
     # Each return goes back by no more than the rounds that were in flight.
     starts = [start for name, start in asked if name == active]

@@ -10,7 +10,8 @@ import numpy as np
 
 from colonnade.align.desk import ASKED, TABLES
 from colonnade.align.garbled import garble
-from colonnade.align.group import Batch, InvalidPoint
+from colonnade.align.group import BYTES, Batch, InvalidPoint
+from colonnade.align.oprf import OUTPUT_BYTES
 from colonnade.align.plan import CHUNK, WINDOW
 from colonnade.align.roles import (
     ATTEMPT_BYTES,
@@ -31,7 +32,9 @@ from colonnade.align.work import (
     PREDICTION_TAG,
     TAG,
     evaluate_all,
+    labelled,
     own_outputs_all,
+    relabelled,
     words,
     zero_shares,
 )
@@ -44,6 +47,8 @@ from colonnade.wire.messages import (
     Sealed,
 )
 
+_NONE = np.empty((0, OUTPUT_BYTES), dtype=np.uint8)
+
 
 class Follower:
     """A party that evaluates the leading one's points with its key, and gives it tables in which
@@ -52,17 +57,18 @@ class Follower:
     def __init__(self, place: Place, start: int) -> None:
         self.place, plan = place, place.plan
         self._shape = plan.shape(place.me)
-        self._edges = place.ids.edges(self._shape.buckets)
+        self._edges = [ids.edges(self._shape.buckets) for ids in place.generations]
         self._evaluated = start
         self._tables_sent = plan.tables_due(place.me, start)
         self._points: deque[bytes] = deque()
         self._parts: list[Batch] = []
         """Of the bucket that is being worked on."""
-        size, desk = len(place.ids), place.desk
-        self._tags = desk.rows("tags.bin", size, TAG_BYTES)
-        self._prediction_tags = desk.rows("prediction-tags.bin", size, TAG_BYTES)
-        self._tables = desk.appended(TABLES, ATTEMPT_BYTES + self._shape.table_bytes)
-        self._asked = desk.appended(ASKED, hashlib.sha256().digest_size)
+        desk, step = place.desk, place.step
+        self._own = place.rows("own", OUTPUT_BYTES)
+        self._tables = desk.appended(TABLES, step, ATTEMPT_BYTES + self._shape.table_bytes)
+        self._asked = desk.appended(ASKED, step, hashlib.sha256().digest_size)
+        left = plan.points - plan.chunk(len(self._asked))[0]
+        place.evaluations.check(left, plan.lead)
         self._seen = Seen()
         self.found: Found | None = None
         self._heard: list[bytes] = []
@@ -95,11 +101,11 @@ class Follower:
     def _check_asked(self, round: int, content: bytes) -> None:
         """After a restart the same points come again. Others would be more evaluations than the
         leading party has ids, and each tells whether an id is here."""
-        digest = hashlib.sha256(content).digest()
+        digest, lead = hashlib.sha256(content).digest(), self.place.plan.lead
         if round == len(self._asked):
+            self.place.evaluations.spend(len(content) // BYTES, lead)
             self._asked.add(digest)
         elif self._asked[round] != digest:
-            lead = self.place.plan.lead
             raise BreachError(
                 lead, f"{lead} asks for other points in round {round + 1} than it did before"
             )
@@ -131,37 +137,45 @@ class Follower:
     def _tabulate(self) -> Letters:
         """A part of the next table, or the table when all parts of it are there."""
         place, bucket = self.place, self._tables_sent
-        start, stop = self._edges[bucket : bucket + 2].tolist()
+        start, stop = self._edges[-1][bucket : bucket + 2].tolist()
         if bucket >= len(self._tables):
             at = start + sum(len(part) for part in self._parts)
             if at < stop:
-                ids = place.ids.digests(at, min(at + CHUNK, stop))
+                ids = place.news.digests(at, min(at + CHUNK, stop))
                 self._parts.append(own_outputs_all(place.workers, ids, place.secrets.key))
                 return []
-            self._garble(bucket, start, stop)
+            self._own[-1].write(start, np.concatenate([_NONE, *self._parts]))
+            self._parts.clear()
+            self._garble(bucket)
         self._tables_sent += 1
         lead = place.plan.lead
         return [place.channels[lead].seal(MaskTable, bucket, self._tables[bucket])]
 
-    def _garble(self, bucket: int, start: int, stop: int) -> None:
-        place, shape = self.place, self._shape
-        if stop - start > shape.capacity:
+    def _garble(self, bucket: int) -> None:
+        """The table has the ids of all steps, under the masks and with the shares of this one."""
+        place, shape, label = self.place, self._shape, self.place.secrets.label
+        ids, outputs = self._bucket(bucket)
+        if len(ids) > shape.capacity:
             raise DataError(
-                f"the digests of {stop - start:,} ids of {place.me} are so alike that they do not "
+                f"the digests of {len(ids):,} ids of {place.me} are so alike that they do not "
                 f"fit into a table for {shape.capacity:,}: somebody may have chosen the ids so"
             )
-        found = np.concatenate([np.empty((0, 64), dtype=np.uint8), *self._parts])
-        self._parts.clear()
         others = [party for party in place.plan.followers if party != place.me]
-        shares = zero_shares(
-            place.ids.digests(start, stop), [place.channels[party].seed for party in others]
-        )
-        values = words(found[:, MASK]) ^ shares
+        seeds = [labelled(place.channels[party].seed, label) for party in others]
+        masks, marks = relabelled(outputs[:, MASK], outputs[:, MARK], label)
         secret = place.secrets.filling + bucket.to_bytes(8, "little")
-        table, attempt = garble(words(found[:, MARK]), values, shape.third, secret)
-        self._tags.write(start, found[:, TAG])
-        self._prediction_tags.write(start, found[:, PREDICTION_TAG])
+        table, attempt = garble(marks, masks ^ zero_shares(ids, seeds), shape.third, secret)
         self._tables.add(attempt.to_bytes(ATTEMPT_BYTES, "little") + table.tobytes())
+
+    def _bucket(self, bucket: int) -> tuple[list[bytes], Batch]:
+        """The ids of a bucket, with their outputs."""
+        ids: list[bytes] = []
+        outputs = [_NONE]
+        for own, file, edges in zip(self.place.generations, self._own, self._edges, strict=True):
+            start, stop = edges[bucket : bucket + 2].tolist()
+            ids += own.digests(start, stop)
+            outputs.append(file.read(start, stop))
+        return ids, np.concatenate(outputs)
 
     def _hear(self, letter: Sealed, content: bytes) -> None:
         plan, sender = self.place.plan, letter.sender
@@ -172,7 +186,7 @@ class Follower:
         if len(head) < COUNT.itemsize + COMMON_BYTES:
             raise not_due(letter)
         count = int(np.frombuffer(head, dtype=COUNT, count=1)[0])
-        most = min(plan.sizes.values())
+        most = min(plan.sizes.values()) - len(self.place.desk.common(self.place.step - 1))
         tags = sum(map(len, self._heard)) - COUNT.itemsize - COMMON_BYTES
         full = len(content) >= TAGS_PIECE * TAG_BYTES
         if count > most or tags > count * TAG_BYTES or (tags < count * TAG_BYTES and not full):
@@ -187,12 +201,22 @@ class Follower:
         common, tags = np.split(
             np.frombuffer(heard, dtype=np.uint8)[COUNT.itemsize :], [COMMON_BYTES]
         )
-        own, wanted = words(self._tags.read(0, len(place.ids))), words(tags.reshape(-1, TAG_BYTES))
+        own = np.concatenate([words(file.part(TAG)) for file in self._own])
+        wanted = words(tags.reshape(-1, TAG_BYTES))
         order = np.argsort(own[:, 0])
         at = np.searchsorted(own[:, 0], wanted[:, 0], sorter=order)
         places = order[np.minimum(at, len(order) - 1)] if len(order) else at
         if len(wanted) and (not len(order) or (own[places] != wanted).any()):
             raise BreachError(lead, f"{lead} named ids in the result that {place.me} does not have")
-        if len(np.unique(places)) != len(places):
+        ids = [own.words(0, len(own)) for own in place.generations]
+        named = np.concatenate(ids)[places]
+        if len(np.unique(places)) != len(places) or place.had(named).any():
             raise BreachError(lead, f"{lead} named an id in the result twice")
-        return Found(place.ids.rows(places), common.tobytes().hex())
+        return place.found(named, common.tobytes())
+
+    def prediction_tags(self) -> Batch:
+        """The names of all ids in predictions, in the order of the ids."""
+        tags = np.empty((len(self.place.ids), TAG_BYTES), dtype=np.uint8)
+        for ids, file in zip(self.place.generations, self._own, strict=True):
+            tags[self.place.ids.find(ids.words(0, len(ids)))] = file.part(PREDICTION_TAG)
+        return tags

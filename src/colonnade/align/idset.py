@@ -6,7 +6,7 @@ The file has 24 bytes an id, and is built piece by piece, so that a large table 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,8 @@ DIGEST_BYTES = 16
 RECORD = np.dtype([("high", ">u8"), ("low", ">u8"), ("row", "<i8")])
 """A digest as two words in big-endian order, so that its bytes and its numbers sort alike."""
 Records = npt.NDArray[np.void]
+Words = npt.NDArray[np.uint64]
+"""Digests as two words a row, in the machine's own order."""
 _PIECE = 2**18
 """About how many ids are sorted in memory at once."""
 _BATCH = 2**16
@@ -81,6 +83,37 @@ class IdSet:
         flat = packed.tobytes()
         return [flat[at : at + DIGEST_BYTES] for at in range(0, len(flat), DIGEST_BYTES)]
 
+    def words(self, start: int, stop: int) -> Words:
+        """As `digests`, as numbers."""
+        piece = self._read(start, stop)
+        return np.stack([piece["high"], piece["low"]], axis=1).astype(np.uint64)
+
+    def find(self, wanted: Words) -> npt.NDArray[np.int64]:
+        """The place of each digest in the order, -1 for those that are not here."""
+        places = np.full(len(wanted), -1, dtype=np.int64)
+        for start in range(0, len(self), _PIECE):
+            piece = self.words(start, start + _PIECE)
+            near = (wanted[:, 0] >= piece[0, 0]) & (wanted[:, 0] <= piece[-1, 0])
+            inside = np.flatnonzero(near)
+            found = _find(piece, wanted[inside])
+            places[inside[found >= 0]] = start + found[found >= 0]
+        return places
+
+    def without(self, earlier: Sequence[IdSet], path: Path) -> tuple[IdSet, int]:
+        """The ids that none of the earlier sets has, as a set in another file, and how many of the
+        earlier ones are not here any more."""
+        is_new, missing = np.ones(len(self), dtype=bool), 0
+        for before in earlier:
+            for start in range(0, len(before), _PIECE):
+                places = self.find(before.words(start, start + _PIECE))
+                missing += int((places < 0).sum())
+                is_new[places[places >= 0]] = False
+        with private_file(path).open("wb") as file:
+            for start in range(0, len(self), _PIECE):
+                piece = self._read(start, start + _PIECE)
+                file.write(piece[is_new[start : start + _PIECE]].tobytes())
+        return IdSet(path), missing
+
     def rows(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The rows in the table of the ids at these places."""
         found = np.empty(len(places), dtype=np.int64)
@@ -109,6 +142,22 @@ class IdSet:
         for start in range(0, len(self), _PIECE):
             mixed.update(self._read(start, start + _PIECE).tobytes())
         return mixed.hexdigest()
+
+
+def _find(piece: Words, wanted: Words) -> npt.NDArray[np.int64]:
+    """Where in an ascending piece each digest is, or -1."""
+    found = np.full(len(wanted), -1, dtype=np.int64)
+    at = np.searchsorted(piece[:, 0], wanted[:, 0], side="left")
+    left = np.arange(len(wanted))
+    # Digests whose first halves are the same stand side by side.
+    while len(left):
+        at, left = at[at < len(piece)], left[at < len(piece)]
+        same = piece[at, 0] == wanted[left, 0]
+        at, left = at[same], left[same]
+        hit = piece[at, 1] == wanted[left, 1]
+        found[left[hit]] = at[hit]
+        at, left = at[~hit] + 1, left[~hit]
+    return found
 
 
 def digests_of(texts: Iterable[str], rule: Ids) -> list[bytes]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.align.desk import Appended, RowFile
+from colonnade.align.desk import TABLES, Appended, RowFile
 from colonnade.align.garbled import BUCKET, SLOT_BYTES, Words, look_up
 from colonnade.align.group import Batch, InvalidPoint
+from colonnade.align.idset import IdSet
 from colonnade.align.plan import WINDOW
 from colonnade.align.roles import (
     ATTEMPT_BYTES,
@@ -34,7 +35,7 @@ from colonnade.align.work import (
     TAG,
     blind_all,
     outputs_all,
-    words,
+    relabelled,
 )
 from colonnade.errors import BreachError
 from colonnade.wire.messages import (
@@ -44,6 +45,8 @@ from colonnade.wire.messages import (
     MaskTable,
     Sealed,
 )
+
+Places = npt.NDArray[np.int64]
 
 
 class Lead:
@@ -56,13 +59,12 @@ class Lead:
         self.found: Found | None = None
         self._points: dict[str, deque[bytes]] = {party: deque() for party in plan.followers}
         self._seen = {party: Seen() for party in plan.followers}
-        self._outputs: dict[str, RowFile] = {}
+        self._outputs: dict[str, list[RowFile]] = {}
         self._tables: dict[str, Appended] = {}
         for party in plan.followers:
-            size = plan.sizes[place.me]
-            self._outputs[party] = place.desk.rows(f"outputs-{party}.bin", size, 3 * TAG_BYTES)
+            self._outputs[party] = place.rows(f"outputs-{party}", 3 * TAG_BYTES)
             width = ATTEMPT_BYTES + plan.shape(party).table_bytes
-            self._tables[party] = place.desk.appended(f"tables-{party}.bin", width)
+            self._tables[party] = place.desk.appended(f"{TABLES}-{party}", place.step, width)
             self._tables[party].cut(plan.tables_due(party, start))
 
     @property
@@ -114,7 +116,7 @@ class Lead:
     def _ask(self) -> Letters:
         place, round = self.place, self._sent
         start, stop = place.plan.chunk(round)
-        ids = place.ids.digests(start, stop)
+        ids = place.news.digests(start, stop)
         points = blind_all(place.workers, ids, place.secrets.blinds, start)
         self._sent += 1
         return [
@@ -125,7 +127,7 @@ class Lead:
     def _read_points(self) -> Letters:
         place = self.place
         start, stop = place.plan.chunk(self.done)
-        ids = place.ids.digests(start, stop)
+        ids = place.news.digests(start, stop)
         for party, waiting in self._points.items():
             points = waiting.popleft()
             try:
@@ -133,40 +135,69 @@ class Lead:
             except InvalidPoint as fault:
                 raise BreachError(party, f"{party} sent points that are none: {fault}") from None
             kept = (found[:, MASK], found[:, TAG], found[:, MARK])
-            self._outputs[party].write(start, np.concatenate(kept, axis=1))
+            self._outputs[party][-1].write(start, np.concatenate(kept, axis=1))
         self._done += 1
         return []
 
     def _intersect(self) -> Letters:
-        """Where the tables of all followers add up to zero, the id is in all of them."""
-        place, plan = self.place, self.place.plan
-        total = np.zeros((len(place.ids), 2), dtype=np.uint64)
-        for party in plan.followers:
-            edges = place.ids.edges(plan.shape(party).buckets)
-            for bucket, (start, stop) in enumerate(pairwise(edges.tolist())):
-                known = self._outputs[party].read(start, stop)
-                table, attempt = read_table(self._tables[party][bucket])
-                value = look_up(table, words(known[:, 32:48]), attempt)
-                total[start:stop] ^= value ^ words(known[:, 0:16])
-        places = np.flatnonzero(~total.any(axis=1))
-        del total
-        order = _shuffled(place.secrets.order, len(places))
+        """Of the ids that all have, those are told that not all had before."""
+        place = self.place
+        found = [self._common(step, ids) for step, ids in enumerate(place.generations)]
+        news = np.concatenate(
+            [_digests(ids, at) for ids, at in zip(place.generations, found, strict=True)]
+        )
+        is_new = ~place.had(news)
+        order = np.flatnonzero(is_new)[_shuffled(place.secrets.order, int(is_new.sum()))]
         common = hashlib.blake2b(place.secrets.order, digest_size=COMMON_BYTES, person=b"common")
-        self.found = Found(place.ids.rows(places[order]), common.hexdigest())
+        self.found = place.found(news[order], common.digest())
         letters: Letters = []
-        for party in plan.followers:
-            tags = self._tags(party, places)[order].tobytes()
-            letters += _told(place.channels[party], common.digest(), tags)
+        for party in place.plan.followers:
+            tags = [
+                _tags(file, len(ids), at)
+                for file, ids, at in zip(
+                    self._outputs[party], place.generations, found, strict=True
+                )
+            ]
+            told = np.concatenate(tags)[order].tobytes()
+            letters += _told(place.channels[party], common.digest(), told)
         return letters
 
-    def _tags(self, party: str, places: npt.NDArray[np.int64]) -> Batch:
-        """A follower's names for the ids at these places, which ascend."""
-        pieces = [np.empty((0, TAG_BYTES), dtype=np.uint8)]
-        for start in range(0, len(self.place.ids), BUCKET):
-            stop = min(start + BUCKET, len(self.place.ids))
-            own = places[np.searchsorted(places, start) : np.searchsorted(places, stop)]
-            pieces.append(self._outputs[party].read(start, stop)[own - start, 16:32])
-        return np.concatenate(pieces)
+    def _common(self, step: int, ids: IdSet) -> Places:
+        """Where the tables of all followers add up to zero, the id is in all of them."""
+        place, plan = self.place, self.place.plan
+        total = np.zeros((len(ids), 2), dtype=np.uint64)
+        for party in plan.followers:
+            edges = ids.edges(plan.shape(party).buckets)
+            for bucket, (start, stop) in enumerate(pairwise(edges.tolist())):
+                known = self._outputs[party][step].read(start, stop)
+                masks, marks = relabelled(known[:, :16], known[:, 32:48], place.secrets.label)
+                table, attempt = read_table(self._tables[party][bucket])
+                total[start:stop] ^= look_up(table, marks, attempt) ^ masks
+        return np.flatnonzero(~total.any(axis=1))
+
+
+def _digests(ids: IdSet, places: Places) -> Words:
+    """Of the ids at these places, which ascend."""
+    pieces = [np.empty((0, 2), dtype=np.uint64)]
+    for start, stop, own in _pieces(len(ids), places):
+        pieces.append(ids.words(start, stop)[own])
+    return np.concatenate(pieces)
+
+
+def _tags(outputs: RowFile, count: int, places: Places) -> Batch:
+    """A follower's names for the ids at these places, which ascend."""
+    pieces = [np.empty((0, TAG_BYTES), dtype=np.uint8)]
+    for start, stop, own in _pieces(count, places):
+        pieces.append(outputs.read(start, stop)[own, TAG_BYTES : 2 * TAG_BYTES])
+    return np.concatenate(pieces)
+
+
+def _pieces(count: int, places: Places) -> Iterator[tuple[int, int, Places]]:
+    """From where to where to read, and which of these rows are wanted."""
+    for start in range(0, count, BUCKET):
+        stop = min(start + BUCKET, count)
+        own = places[np.searchsorted(places, start) : np.searchsorted(places, stop)]
+        yield start, stop, own - start
 
 
 def read_table(piece: bytes) -> tuple[Words, int]:

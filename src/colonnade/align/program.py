@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from colonnade.align.desk import Desk, Randomness, Secrets
+from colonnade.align.desk import PREDICTION_TAGS, Desk, Randomness, Secrets
+from colonnade.align.evaluations import Evaluations
 from colonnade.align.follower import Follower
 from colonnade.align.lead import Lead
 from colonnade.align.plan import Plan
@@ -35,6 +36,7 @@ from colonnade.party.kinds import Kinds
 from colonnade.party.world import Work, World
 from colonnade.record.checkpoints import ANEW, Store
 from colonnade.record.events import RoundDone
+from colonnade.record.private import write_whole
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import ALIGNMENT, Finish, Hello, Introduction, Message, Sealed, Welcome
 
@@ -61,13 +63,16 @@ class Align:
         policy: Policy | None = None,
         store: Store | None = None,
         keep: Callable[[Found], None] = lambda found: None,
+        step: int = 0,
     ) -> None:
+        """`step` counts the updates; 0 is the alignment of all ids."""
         self.me = me
         self.leads = me == job.active
-        self.terms = align_terms(job)
+        self.terms = align_terms(job, step)
         self.store = store
         self.restarts = job.recovery.restarts
-        self.keep = keep
+        self.step = step
+        self._keep = keep
         self.role: Role | None = None
         """Its part, once all have introduced themselves."""
         self.introductions: dict[str, Introduction] = {}
@@ -79,6 +84,12 @@ class Align:
     @cached_property
     def hello(self) -> Hello:
         self._shape = self._prepare()
+        if missing := self._desk.divide(self.step):
+            raise RequestError(
+                f"{missing:,} ids of {self.me} that were aligned before are not in its table any "
+                "more, and an update can only add some: put them back, or align all anew, with "
+                "--restart at all parties"
+            )
         return Hello(self.me, digest(self.terms), len(self._desk.ids), test_rows=0, width=0)
 
     def refuse(self, peer: str, hello: Hello) -> str | None:
@@ -90,7 +101,7 @@ class Align:
     def begin(self, world: World, welcome: Welcome) -> None:
         self.start = welcome.start
         self._occasion = Occasion(digest(self.terms), welcome.run, welcome.attempt)
-        self._secrets = self._desk.secrets(welcome.run, self._randomness)
+        self._secrets = self._desk.secrets(welcome.run, self._randomness, self.step)
         self._mine = introduce(
             self.me,
             self.hello.rows,
@@ -114,17 +125,43 @@ class Align:
         """All have introduced themselves: who leads, and what this party has to do."""
         self._check_sizes(said)
         secrets = self._same_peers(said)
-        ordered = {name: said[name].size for name in self.parties}
         channels = {
             name: Channel(secrets.letters, self._mine, said[name])
-            for name in ordered
+            for name in self.parties
             if name != self.me
         }
-        plan = Plan(ordered)
-        place = Place(self.me, plan, self._desk.ids, secrets, channels, self._desk, self._workers)
+        plan = self._plan(secrets)
+        evaluations = Evaluations(self._desk.folder, self._policy.oprf_evaluations_max)
+        place = Place(
+            self.me,
+            plan,
+            self._desk.ids,
+            self._desk.generations(self.step),
+            secrets.of_step(),
+            channels,
+            self._desk,
+            self._workers,
+            evaluations,
+        )
         self.introductions = dict(said)
         self.role = (Lead if plan.lead == self.me else Follower)(place, self.start)
         return self.role
+
+    def _plan(self, secrets: Secrets) -> Plan:
+        """What is to be done in this step."""
+        now = secrets.sizes[self.step]
+        if not self.step:
+            return Plan(now)
+        before = secrets.sizes[self.step - 1]
+        return Plan(now, {name: now[name] - before[name] for name in now}, secrets.lead)
+
+    def keep(self, found: Found) -> None:
+        """Keep what came out, and what an update or a prediction begins with."""
+        self._desk.keep_common(self.step, found.ids)
+        if isinstance(self.role, Follower):
+            tags = self.role.prediction_tags().tobytes()
+            write_whole(self._desk.folder / PREDICTION_TAGS, [tags])
+        self._keep(found)
 
     def check(self, party: str, said: Introduction, through: str) -> None:
         """Refuse words that a party did not sign; `through` is who handed them on."""
@@ -154,9 +191,28 @@ class Align:
                     f"{ANEW}"
                 )
         if dict(known) != now:
-            self._secrets = msgspec.structs.replace(self._secrets, peers=now)
+            sizes = {name: said[name].size for name in self.parties}
+            self._check_growth(sizes)
+            self._secrets = msgspec.structs.replace(
+                self._secrets,
+                peers=now,
+                sizes=(*self._secrets.sizes[: self.step], sizes),
+                lead=self._secrets.lead or Plan(sizes).lead,
+            )
             self._desk.keep(self._secrets)
         return self._secrets
+
+    def _check_growth(self, sizes: Mapping[str, int]) -> None:
+        """The evaluations of all steps together are as many as the leading party has ids, since
+        nobody has fewer than before."""
+        if not self.step:
+            return
+        for name, before in self._secrets.sizes[self.step - 1].items():
+            if sizes[name] < before:
+                raise PartyError(
+                    f"{name} has {sizes[name]:,} ids and had {before:,} before, and an update can "
+                    f"only add some: {ANEW}"
+                )
 
     @property
     def mine(self) -> Introduction:
@@ -164,7 +220,7 @@ class Align:
         return self._mine
 
 
-def align_terms(job: Job) -> dict[str, str]:
+def align_terms(job: Job, step: int = 0) -> dict[str, str]:
     """What parties must agree on before they align: who takes part, and how ids are compared.
 
     >>> from colonnade.job import load
@@ -172,7 +228,8 @@ def align_terms(job: Job) -> dict[str, str]:
     '"nfc trim"'
     """
     roles = {f"parties.{name}.role": party.role for name, party in job.parties.items()}
-    said = {"program": "align", "parties": list(job.parties), **roles, "ids": job.ids.text()}
+    said: dict[str, Any] = {"program": "align", "parties": list(job.parties), **roles}
+    said |= {"ids": job.ids.text()} | ({"update": step} if step else {})
     return {path: msgspec.json.encode(value).decode() for path, value in said.items()}
 
 

@@ -6,14 +6,15 @@ work, or None where only a letter helps. Neither knows how letters travel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.align.desk import Desk, Secrets
+from colonnade.align.desk import Desk, RowFile, Secrets
+from colonnade.align.evaluations import Evaluations
 from colonnade.align.garbled import Words
 from colonnade.align.group import BYTES, Batch, batch
 from colonnade.align.idset import IdSet
@@ -22,9 +23,7 @@ from colonnade.align.sealing import Channel
 from colonnade.align.work import words
 from colonnade.align.workers import Workers
 from colonnade.errors import BreachError
-from colonnade.wire.messages import (
-    Sealed,
-)
+from colonnade.wire.messages import Sealed
 
 TAG_BYTES, COMMON_BYTES = 16, 16
 TAGS_PIECE = 65_536
@@ -43,6 +42,8 @@ class Found:
     """The rows of the own table that all parties have, in the common order."""
     common: str
     """A name that all parties of the alignment know, and nobody else."""
+    ids: Words
+    """The digests of these rows' ids."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,47 @@ class Place:
     me: str
     plan: Plan
     ids: IdSet
+    """All of the party's ids."""
+    generations: Sequence[IdSet]
+    """Those that each step has brought; the present one is the last."""
     secrets: Secrets
+    """Those to draw from in this step."""
     channels: Mapping[str, Channel]
     desk: Desk
     workers: Workers
+    evaluations: Evaluations
+
+    @property
+    def step(self) -> int:
+        """0 is the first."""
+        return self.secrets.step
+
+    @property
+    def news(self) -> IdSet:
+        """The ids that this step brings."""
+        return self.generations[-1]
+
+    def rows(self, name: str, width: int) -> list[RowFile]:
+        """A file for the ids of each step, with a row for each."""
+        return self.desk.rows(name, [len(ids) for ids in self.generations], width)
+
+    def found(self, news: Words, common: bytes) -> Found:
+        """The result: what all had before, in the order in which it was, then what is new."""
+        ids = np.concatenate([self.desk.common(self.step - 1), news])
+        places = self.ids.find(ids)
+        assert (places >= 0).all(), "an id of the result is not in the table"
+        return Found(self.ids.rows(places), common.hex(), ids)
+
+    def had(self, ids: Words) -> npt.NDArray[np.bool_]:
+        """Which of these ids all parties had before this step."""
+        before = self.desk.common(self.step - 1)
+        return np.isin(_joined(ids), _joined(before))
+
+
+def _joined(rows: Words) -> npt.NDArray[np.void]:
+    """Rows of two words as one thing each."""
+    joined: npt.NDArray[np.void] = np.ascontiguousarray(rows).view(np.dtype((np.void, 16))).ravel()
+    return joined
 
 
 class Role(Protocol):

@@ -56,6 +56,16 @@ Workers = Annotated[
 ]
 
 
+Update = Annotated[
+    bool,
+    typer.Option(
+        "--update",
+        help="Align again after ids were added to the tables, for the cost of the new ones: keys "
+        "are used once more, and the others learn how many were added. All parties must do so.",
+    ),
+]
+
+
 def align(
     job: JobName,
     me: Me,
@@ -65,6 +75,7 @@ def align(
     keys: Keys = None,
     out: Out = None,
     restart: Restart = False,
+    update: Update = False,
     workers: Workers = None,
     sets: Sets = None,
     emulate: Emulate = None,
@@ -83,15 +94,17 @@ def align(
     check_address("--listen", listen)
     check_address("--connect", connect)
     own, file, _ = read_own(job, me, party, sets or [], None, None, [], trust_job)
+    if update and restart:
+        raise RequestError("--update adds to an alignment, --restart begins anew: give one of them")
     if dry_run:
-        _show_dry_run(own, me, file, as_json)
+        _show_dry_run(own, me, file, as_json, update)
         return
     check_ends(own, me, listen, connect)
     from colonnade.align.workers import workers as start_workers
     from colonnade.net.link import Emulation
     from colonnade.record.party_folder import PartyFolder, set_aside
     from colonnade.run.align import align as take_part
-    from colonnade.run.align import finished
+    from colonnade.run.align import finished, next_step
     from colonnade.tls.signature import Credentials
 
     line = None if emulate is None else Emulation.parse(emulate)
@@ -101,7 +114,8 @@ def align(
     if restart and (aside := set_aside(place)) is not None:
         screen.stderr().print(f"begins anew; what {place} held is in {aside}")
     with closing(PartyFolder(place)) as folder, closing(start_workers(workers)) as hands:
-        if (facts := finished(own, me, folder)) is not None:
+        step = next_step(own, me, folder, update)
+        if (facts := finished(own, me, folder, step)) is not None:
             screen.stderr().print(f"this alignment is complete; its result is in {folder.path}")
             _show(_complete(folder, facts), as_json, quiet)
             return
@@ -117,6 +131,7 @@ def align(
                 workers=hands,
                 emulation=line,
                 subscribers=[told],
+                step=step,
             )
     _show(result, as_json, quiet)
 
@@ -161,12 +176,17 @@ def _show(result: Aligned, as_json: bool, quiet: bool) -> None:
         raise FailedError("the ledgers of both ends differ: see reconciliation.json")
 
 
-def _show_dry_run(job: Job, me: str, file: PartyFile, as_json: bool) -> None:
+def _show_dry_run(job: Job, me: str, file: PartyFile, as_json: bool, update: bool) -> None:
     """What would leave this host: it follows from the sizes of the sets alone."""
     from colonnade.run.align import read_ids
 
     own = read_ids(job, me)
     said = _forecast(job, me, file, own)
+    if update:
+        said["learns"].append(
+            f"in an update the others learn how many ids {me} has added since the last one, and of "
+            "the common ones among them that they were added now"
+        )
     if as_json:
         screen.show_json(said)
         return
@@ -186,7 +206,10 @@ def _forecast(job: Job, me: str, file: PartyFile, own: OwnIds) -> dict[str, Any]
     policy = file.policy
     limits = {
         name: getattr(policy, name)
-        for name in ("peer_ids_min", "peer_ids_max", "peer_ids_ratio", "shares_id_shape")
+        for name in (
+            *("peer_ids_min", "peer_ids_max", "peer_ids_ratio", "oprf_evaluations_max"),
+            "shares_id_shape",
+        )
     }
     unpinned = [name for name in others if name not in file.tls.pins]
     learns = [

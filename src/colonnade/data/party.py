@@ -192,7 +192,12 @@ def from_files(job: Job, me: str, files: Files, learnt: Learnt | None = None) ->
     task: Task | None = "regression" if train.loss in _REGRESSION_LOSSES else None
     encoded = None if labels is None else encode(labels, task)
     ids = [rows.ids for rows in files if rows is not None and rows.ids is not None]
-    mark = fingerprint(job, {"ids": len(ids) > 0, **parts.counts}, ids)
+    about: dict[str, Any] = {"ids": len(ids) > 0, **parts.counts}
+    if own.alignment is not None:
+        # A name that only the parties of the alignment know: rows of another one never match, and
+        # nobody else can try lists of ids.
+        about |= {"alignment": own.alignment.common}
+    mark = fingerprint(job, about, ids)
     order = files_order(files)
     return replace(_part(party, columns, encoded, own.weights, parts, mark, learnt), order=order)
 

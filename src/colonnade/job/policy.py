@@ -53,6 +53,9 @@ class Policy(Record, frozen=True, kw_only=True):
     predict_ids: str | None = None
     """A file of the ids, one a line, that may be scored: all others are as if it did not have
     them."""
+    oprf_evaluations_max: int | None = None
+    """The most points that it evaluates for others under one key, over all restarts and updates of
+    an alignment."""
     shares_id_shape: bool = False
     """Whether it is willing to say what its ids look like (lengths, digits, zeros in front), so
     that others can be told why nothing matches."""
@@ -66,7 +69,7 @@ class Policy(Record, frozen=True, kw_only=True):
                 )
         for field in (
             *("batch_min", "width_max", "rounds_max", "releases_max"),
-            *("peer_ids_min", "peer_ids_max"),
+            *("peer_ids_min", "peer_ids_max", "oprf_evaluations_max"),
             *("predict_rows_max", "predict_rows_per_minute"),
         ):
             value = getattr(self, field)

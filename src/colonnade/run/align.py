@@ -6,13 +6,14 @@ import json
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 
-from colonnade.align.desk import IDS, SECRETS, Desk
+from colonnade.align.desk import IDS, Desk
 from colonnade.align.idset import IdSet
 from colonnade.align.plan import WINDOW
 from colonnade.align.program import Align, align_terms
@@ -37,7 +38,7 @@ from colonnade.job.terms import identity
 from colonnade.net.link import Emulation
 from colonnade.net.runner import Address
 from colonnade.record.events import Subscriber
-from colonnade.record.party_folder import PartyFolder
+from colonnade.record.party_folder import PartyFolder, is_complete, is_done
 from colonnade.record.private import write_whole
 from colonnade.run.participation import Participation
 from colonnade.tls.keyring import Keyring
@@ -45,7 +46,8 @@ from colonnade.tls.signature import Credentials
 
 DESK = "work"
 """The folder of a party's secrets, within that of its alignment."""
-KEPT = (SECRETS, "prediction-tags.bin")
+UPDATES = "updates"
+"""The folder of the updates of an alignment, each a folder of its own."""
 _FEW = 0.01
 """A smaller share of the smallest set is almost nothing, and worth a hint."""
 
@@ -116,29 +118,66 @@ def align(
     workers: Workers,
     emulation: Emulation | None = None,
     subscribers: Sequence[Subscriber] = (),
+    step: int = 0,
 ) -> Aligned:
-    """Take part in an alignment; returns when everybody has the result."""
-    taking = _Aligning(job, me, policy, credentials, folder, workers, subscribers)
-    return taking.run(address, keyring, emulation)
+    """Take part in an alignment, or the update of it that has the number `step`; returns when
+    everybody has the result."""
+    with step_folder(folder, step) as own:
+        taking = _Aligning(
+            job, me, policy, credentials, folder.path, own, workers, subscribers, step
+        )
+        return taking.run(address, keyring, emulation)
 
 
-def finished(job: Job, me: str, folder: PartyFolder) -> Alignment | None:
-    """What the alignment in a folder found, if it is over; one of another table is refused."""
+@contextmanager
+def step_folder(folder: PartyFolder, step: int) -> Iterator[PartyFolder]:
+    """The run folder of a step: that of the alignment itself, or one within it."""
+    if not step:
+        yield folder
+        return
+    with closing(PartyFolder(folder.path / UPDATES / str(step))) as own:
+        yield own
+
+
+def next_step(job: Job, me: str, folder: PartyFolder, update: bool) -> int:
+    """Which step is to be taken: the newest that is not over, or another one, if there is to be an
+    update."""
     folder.refuse_others(me, identity(align_terms(job)))
+    numbers = [int(path.name) for path in folder.path.glob(f"{UPDATES}/*") if path.name.isdecimal()]
+    newest = max(numbers, default=0)
+    if not update:
+        return newest
     if not folder.is_complete:
-        return None
-    if not has_alignment(folder.path):
         raise RequestError(
-            f"the alignment in {folder.path} found no common id: see to the ids, then align again, "
+            f"{folder.path} holds no alignment that is complete, so there is nothing to update: "
+            "run colonnade align without --update first"
+        )
+    place = folder.path / UPDATES / str(newest) if newest else folder.path
+    # One that was kept here and not at the others goes on, unless there is something new.
+    is_over = is_complete(place) or (is_done(place) and _has_changed(job, me, folder.path))
+    return newest + 1 if is_over else newest
+
+
+def finished(job: Job, me: str, folder: PartyFolder, step: int = 0) -> Alignment | None:
+    """What the alignment in a folder found, if it is over with this step; one of another table is
+    refused."""
+    if not is_complete(folder.path / UPDATES / str(step) if step else folder.path):
+        return None
+    if _has_changed(job, me, folder.path):
+        raise RequestError(
+            f"the table of {me} has changed since it was aligned: where ids were only added, align "
+            "again with --update, else with --restart, at all parties"
+        )
+    return read_facts(folder.path)
+
+
+def _has_changed(job: Job, me: str, folder: Path) -> bool:
+    if not has_alignment(folder):
+        raise RequestError(
+            f"the alignment in {folder} found no common id: see to the ids, then align again, "
             "with --restart at all parties"
         )
-    facts = read_facts(folder.path)
-    if read_ids(job, me).table != facts.table:
-        raise RequestError(
-            f"the table of {me} has changed since it was aligned: align again, with --restart at "
-            "all parties"
-        )
-    return facts
+    return read_ids(job, me).table != read_facts(folder).table
 
 
 class _Aligning(Participation[Found]):
@@ -148,26 +187,29 @@ class _Aligning(Participation[Found]):
         me: str,
         policy: Policy,
         credentials: Credentials,
+        home: Path,
         folder: PartyFolder,
         workers: Workers,
         subscribers: Sequence[Subscriber],
+        step: int,
     ) -> None:
         sends = receives = [kind.__name__ for kind in Align.kinds.sends]
         refusal = policy.refuse_job(job, me, sends=sends, receives=receives, trains=False)
         if refusal is not None:
             raise RequestError(refusal)
-        same = identity(align_terms(job))
+        same = identity(align_terms(job, step))
         super().__init__(
             job, me, policy, same, folder, subscribers, keep=WINDOW + 2, tells_saved=False
         )
-        self._desk = Desk(folder.path / DESK)
+        self._home, self._step = home, step
+        self._desk = Desk(home / DESK)
         self._credentials, self._workers = credentials, workers
         self._facts: Alignment | None = None
 
     def run(self, address: Address, keyring: Keyring, emulation: Emulation | None) -> Aligned:
         status, differences = self.take_part(address, keyring, emulation)
-        facts = self._facts or read_facts(self.folder.path)
-        return Aligned(self.folder.path, status, facts, differences, self._hints(facts))
+        facts = self._facts or read_facts(self._home)
+        return Aligned(self._home, status, facts, differences, self._hints(facts))
 
     def program(self) -> Align:
         self._align = Align(
@@ -181,6 +223,7 @@ class _Aligning(Participation[Found]):
             policy=self.policy,
             store=self.store,
             keep=self._keep,
+            step=self._step,
         )
         return self._align
 
@@ -193,7 +236,7 @@ class _Aligning(Participation[Found]):
 
     def settled(self) -> None:
         super().settled()
-        self._desk.clear(*KEPT)
+        self._desk.settle(self._step)
 
     def _keep(self, found: Found) -> None:
         role, path = self._align.role, self.folder.path
@@ -208,9 +251,9 @@ class _Aligning(Participation[Found]):
             table=self._own.table,
         )
         if len(found.rows):
-            write_whole(path / ROWS, [pack_rows(found.rows)])
+            write_whole(self._home / ROWS, [pack_rows(found.rows)])
             text = msgspec.json.format(msgspec.json.encode(self._facts), indent=1).decode()
-            write_whole(path / FACTS, text + "\n")
+            write_whole(self._home / FACTS, text + "\n")
         entries = json.dumps(self.world.ledger.entries(), indent=1)
         write_whole(path / "ledger.json", entries + "\n")
         done = {
