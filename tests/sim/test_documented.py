@@ -136,6 +136,7 @@ RAISES = re.compile(r"^# colonnade\.errors\.(\w+):", re.M)
 READ_ONLY = {
     "docs/architecture.md": "an excerpt of party/world.py",
     "docs/guides/launch.md": "tests/e2e/test_launch.py",
+    "docs/guides/ten-minutes.md": "tests/sim/test_ten_minutes.py",
     "docs/guides/three-hosts.md": "tests/e2e/test_guide.py",
 }
 

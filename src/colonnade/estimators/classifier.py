@@ -63,7 +63,8 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
     Example:
         >>> import pandas as pd
         >>> bank = pd.DataFrame({"income": range(300)}, index=[f"c{i}" for i in range(300)])
-        >>> telco = pd.DataFrame({"calls": range(250)}, index=bank.index[50:])
+        >>> calls = [number % 40 for number in range(250)]
+        >>> telco = pd.DataFrame({"calls": calls}, index=bank.index[50:])
         >>> good = (bank["income"] > 150).map({True: "yes", False: "no"})
         >>> model = VerticalClassifier(epochs=5).fit({"bank": bank * 1.5, "telco": telco}, good)
         >>> model.n_common_, model.classes_.tolist()
