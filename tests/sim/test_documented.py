@@ -29,7 +29,8 @@ ELSEWHERE = {
     "ledger": "tests/e2e/test_guide.py",
     "reproduce": "tests/sim/test_reproduce.py",
 }
-RUN = ("simulate", "compare", "sweep", "jobs", "methods", "keys", "--version", "--help")
+RUN = ("simulate", "compare", "sweep", "inspect", "export", "jobs", "methods", "keys")
+RUN += ("--version", "--help")
 QUICK = ("--set", "train.rounds=2", "--quiet")
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
 NEEDS_DATA = ("credit", "mnist-3v8")

@@ -123,3 +123,20 @@ def test_a_simulation_takes_the_common_rows_where_the_job_says_so(tmp_path):
     assert cn.simulate(job).rounds == 2
     with pytest.raises(DataError, match="no id is common"):
         assemble(overlapping(tmp_path, alignment="private"))
+
+
+def test_a_model_remembers_the_alignment_of_its_rows(tmp_path):
+    """Its name and count, and neither folder nor ids."""
+    job, rows = overlapping(tmp_path, ids=Ids(case="lower")), list(range(40))
+    parties = {}
+    for name, first in (("bank", 20), ("telco", 0)):
+        own, place = job.parties[name], tmp_path / f"aligned-{name}"
+        folder = align_by_hand(place, own.table, [first + row for row in rows], name, job.ids)
+        parties[name] = msgspec.structs.replace(own, aligned=folder)
+    aligned = msgspec.structs.replace(job, parties=parties)
+    run = cn.simulate(cn.with_sets(aligned, "train.metric=accuracy"))
+    for party in run.parties.values():
+        assert (party.card.alignment.common, party.card.alignment.count) == ("ab", 40)
+        assert str(tmp_path) not in party.card.to_json()
+    assert sum(party.card.rows.values()) == 40
+    assert cn.simulate(cn.load("digits", ["train.rounds=2"])).parties["lab"].card.alignment is None

@@ -30,6 +30,7 @@ from colonnade.data.own import (
 )
 from colonnade.data.party import named_order
 from colonnade.data.preprocess import Preprocessor
+from colonnade.data.types import check_types, text_columns
 from colonnade.errors import DataError
 from colonnade.job.records import Job, is_array
 from colonnade.learn.saved import SavedParty
@@ -97,12 +98,15 @@ def _by_place(whole: Any, order: str, models: Models) -> PartyRows:
 
 
 def _from_table(job: Job, me: str, path: str, models: Models) -> PartyRows:
-    party, file = job.parties[me], open_table(me, job.parties[me], path)
+    types = {name: kind for own in models.values() for name, kind in own.card.types.items()}
+    party = job.parties[me]
+    file = open_table(me, party, path, text_columns(types))
     columns = id_columns(me, party, path)
     wanted = [name for own in models.values() for name in own.card.columns]
     chosen = file.check(wanted)
     large = bool(chosen) and is_large(file, chosen)
     table = file.read(columns if large else [*columns, *chosen])
+    check_types(file.schema if large else table.schema, types, path)
     ids = id_texts(table, columns, job.ids, path)
     _refuse_duplicates(ids, path)
     features = {}
