@@ -150,6 +150,8 @@ def same(a, b) -> bool:
         return len(a) == len(b) and all(map(same, a, b))
     if hasattr(a, "tobytes"):
         return a.tobytes() == b.tobytes()
+    if isinstance(a, Exchange):
+        return same(msgspec.structs.astuple(a), msgspec.structs.astuple(b))
     if hasattr(a, "__dataclass_fields__"):
         return all(same(getattr(a, f), getattr(b, f)) for f in a.__dataclass_fields__)
     return type(a) is type(b) and a == b

@@ -45,9 +45,9 @@ def same(a, b) -> bool:
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
         return same(list(a), list(b)) and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, Exchange | Forward | Shared | Share | Window | View):
+    if isinstance(a, Forward | Shared | Share | Window | View):
         return all(same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
-    if isinstance(a, Packed):
+    if isinstance(a, Packed | Exchange):
         return all(same(getattr(a, f), getattr(b, f)) for f in a.__struct_fields__)
     return a == b
 
