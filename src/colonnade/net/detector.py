@@ -248,7 +248,8 @@ class FailureDetector:
         silent_ns = now_ns - self._heard.get(quietest, since_ns)
         if quietest in self._gone or self.silent(quietest):
             never = quietest not in self._heard
-            return self._judge(what(), silent_ns, "join" if never else "absence", quietest)
+            awaited = f"{quietest}: to come back" if self.patient and not joining else what()
+            return self._judge(awaited, silent_ns, "join" if never else "absence", quietest)
         if joining:
             return self._judge(what(), now_ns - since_ns, "join", quietest)
         if self.patient:
