@@ -168,7 +168,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         frame = X if self._one_frame else X[self.active_]
         if self._label is not None:
             return held, _label_column(self.active_, frame, self._label)
-        _refuse_label_among(self.active_, self.parties_[self.active_], y)
+        _refuse_label_among(held[self.active_], y)
         if is_indexed(y) and is_indexed(frame) and not y.index.equals(frame.index):
             y = in_one_order({self.active_: frame, "the labels": y})["the labels"]
         return held, plain_array("the labels", y)
@@ -281,11 +281,14 @@ def _label_column(name: str, frame: Any, label: str) -> Array:
     return values(table[label], f"the label '{label}' of {name}")
 
 
-def _refuse_label_among(name: str, columns: Sequence[str], y: Any) -> None:
+def _refuse_label_among(own: Held, y: Any) -> None:
     """Refuse labels that are a column which the model would read."""
     label = getattr(y, "name", None)
-    if isinstance(label, str) and label in columns:
+    if not isinstance(label, str) or label not in own.table.column_names:
+        return
+    # What is computed from a column of pandas keeps its name.
+    if own.table[label].to_pylist() == plain_array("the labels", y).tolist():
         raise DataError(
-            f"the labels are called '{label}', and so is a column of {name}, from which a model "
-            f"would learn nothing else: give y='{label}' to leave it out, or drop it"
+            f"the labels are the column '{label}' of {own.name}, from which a model would learn "
+            f"nothing else: give y='{label}' to leave it out, or drop it"
         )
