@@ -275,7 +275,10 @@ STREAM_CANCELLED = re.compile(
     r"Traceback \(most recent call last\):\n.*_schedule_rpc_coro\n.*CancelledError\n"
 )
 """What gRPC itself has been seen to print of an old stream, some time after its connection was
-lost; nothing of ours is in it."""
+lost; nothing of ours is in it. In gRPC's `_schedule_rpc_coro` a task waits for the handler of a
+stream, and prints the traceback of whatever ends that wait, even of a cancellation of the task
+itself. The handler has ended by then, or is cancelled with it, so nothing is lost; and since it is
+printed, not logged, no filter of the log keeps it away."""
 
 
 def has_traceback(said: str) -> bool:

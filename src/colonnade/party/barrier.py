@@ -90,6 +90,8 @@ class CheckpointBarrier:
         program = self._program
         round = program.checkpoint_rounds.next
         if not program.method.quorum.in_step and not self._called:
+            # Where rounds are a party's own no number names one instant for all. So they are called
+            # twice: to let nothing be in flight, and, when all have said so, to save.
             self._called = True
             await self._call(Barrier(round))
         elif self._incomplete() or program.evaluations.open:
