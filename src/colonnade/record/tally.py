@@ -15,7 +15,9 @@ from colonnade.record.chain import Chain, Key, Verified
 from colonnade.units import NS_PER
 from colonnade.wire.ledger import Direction
 
-SOON_NS = 10 * NS_PER["s"]
+SOON_NS, SELDOM_NS = 10 * NS_PER["s"], 60 * NS_PER["s"]
+"""What is used up within the one is doubled; where it lasts for the other, messages have a line
+each."""
 AT_ONCE_MAX = 65_536
 """The most messages of one line."""
 
@@ -29,6 +31,12 @@ class Ahead:
     at_once: int = 1
     """How many messages the last line was for."""
     written_ns: int = -(10**18)
+
+
+def _at_once(before: int, lasted_ns: int) -> int:
+    if lasted_ns < SOON_NS:
+        return min(2 * before, AT_ONCE_MAX)
+    return before if lasted_ns < SELDOM_NS else 1
 
 
 class TalliedChain(Chain):
@@ -59,8 +67,7 @@ class TalliedChain(Chain):
         key: Key = direction, peer, kind
         ahead = self._ahead.setdefault(key, Ahead())
         if ahead.messages < 1 or ahead.bytes < size:
-            soon = now_ns - ahead.written_ns < SOON_NS
-            ahead.at_once = min(2 * ahead.at_once, AT_ONCE_MAX) if soon else 1
+            ahead.at_once = _at_once(ahead.at_once, now_ns - ahead.written_ns)
             ahead.written_ns = now_ns
             self._add(now_ns, key, -1, ahead.at_once, ahead.at_once * size)
             ahead.messages += ahead.at_once
