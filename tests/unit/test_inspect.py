@@ -26,9 +26,10 @@ def copy(trained, tmp_path):
 
 
 def run(capsys, *words):
+    """The output is in one line: how a table breaks depends on the terminal."""
     code = main(["inspect", *map(str, words)])
     captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return code, " ".join(captured.out.split()), captured.err
 
 
 def test_a_simulated_run_shows_all_its_parties(trained, capsys):
@@ -107,8 +108,8 @@ def test_text_of_a_folder_does_nothing_to_a_terminal(copy, capsys):
     card |= {"classes": [hostile, "b\r", "c\n"], "method": {"name": hostile, hostile: hostile}}
     path.write_text(json.dumps(card | {"types": {"age": hostile}, "metric": hostile}))
     for words in ([], ["--json"]):
-        code, out, _ = run(capsys, copy, *words)
-        assert code == 0
+        assert main(["inspect", str(copy), *words]) == 0
+        out = capsys.readouterr().out
         assert "\x1b" not in out and "\x07" not in out and "\r" not in out
 
 
@@ -124,7 +125,7 @@ def test_files_that_are_none_are_said_or_refused(copy, capsys):
     path = copy / "parties" / "bank" / "model.json"
     path.write_text("{")
     code, out, _ = run(capsys, copy)
-    assert code == 0 and "does not describe a model, or is damaged" in " ".join(out.split())
+    assert code == 0 and "does not describe a model, or is damaged" in out
     (copy / "summary.json").write_text("[" * 100_000)
     code, _, err = run(capsys, copy)
     assert code == 2 and "summary.json is damaged" in err
