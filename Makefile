@@ -47,6 +47,7 @@ bench: $(READY)  ## speed as ratios, measured side by side in one run
 	$(BIN)/python -m benchmarks.network
 	$(BIN)/python -m benchmarks.alignment
 	$(BIN)/python -m benchmarks.predict
+	$(BIN)/python -m benchmarks.serve
 
 bench-wan: $(READY) ## the transport over emulated slow lines (root)
 	$(BIN)/python -m benchmarks.wan
