@@ -25,6 +25,7 @@ ELSEWHERE = {
     "launch": "tests/e2e/test_launch.py",
     "align": "tests/e2e/test_align.py",
     "join": "tests/e2e/test_guide.py",
+    "serve": "tests/e2e/test_serve.py",
     "stop": "tests/e2e/test_guide.py",
     "ledger": "tests/e2e/test_guide.py",
     "reproduce": "tests/sim/test_reproduce.py",

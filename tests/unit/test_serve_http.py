@@ -363,3 +363,10 @@ def test_models_and_bodies_are_checked():
     with pytest.raises(BodyError, match="no one model"):
         choose_model("abcd", ["abcdef-1", "abcdef-2"])
     assert read_body(b'{"ids":["c1"],"deadline_ms":5}').deadline_ms == 5
+
+
+def test_a_party_that_was_too_slow_is_late():
+    why = "the time of the question was up before telco came to it"
+    house = House(lambda request: Scored(np.ones((1, 1)), declined={"telco": why}))
+    reply = house.ask({"ids": ["c1"]})
+    assert reply.status_code == 504 and reply.json()["late"] == ["telco"]

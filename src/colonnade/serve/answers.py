@@ -11,8 +11,8 @@ import numpy as np
 from colonnade.learn.saved import Head
 from colonnade.predict.request import Scored
 
-RATE = "policy.predict_rows_per_minute"
-"""How the reason of a party begins that may answer a minute later."""
+RATE, TOO_LATE = "policy.predict_rows_per_minute", "the time of the question was up"
+"""How the reason of a party begins that may answer a minute later, and of one that was too slow."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,10 @@ def late_reply(late: Sequence[str], deadline_ms: float, model: Mapping[str, str]
 
 def declined_reply(declined: Mapping[str, str], model: Mapping[str, str]) -> Reply:
     """Some party does not answer for these rows, and says why."""
-    soon = all(why.startswith(RATE) for why in declined.values())
     said = "; ".join(f"{name} declines: {why}" for name, why in declined.items())
+    if all(why.startswith(TOO_LATE) for why in declined.values()):
+        return refusal(504, said, late=list(declined), model=dict(model))
+    soon = all(why.startswith(RATE) for why in declined.values())
     status, retry_s = (429, 60) if soon else (403, None)
     return refusal(status, said, retry_s, declined=dict(declined), model=dict(model))
 
