@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime
 from types import SimpleNamespace
 
 import httpx
@@ -49,8 +50,8 @@ class FakeParties:
         return None if peer in self.gone else 0.0
 
 
-def head(task="binary", run=RUN):
-    card = SimpleNamespace(task=task, classes=("no", "yes"), run=run)
+def head(task="binary", run=RUN, types=()):
+    card = SimpleNamespace(task=task, classes=("no", "yes"), run=run, types=dict(types))
     return SimpleNamespace(
         card=card, probabilities=lambda scores: np.stack([1 - scores[:, 0], scores[:, 0]], axis=1)
     )
@@ -59,13 +60,15 @@ def head(task="binary", run=RUN):
 class House:
     """A service whose other parties are played by `answer`: None leaves a request unanswered."""
 
-    def __init__(self, answer=None, token=None, deadline_ms=40, task="binary", fitted=None):
+    def __init__(
+        self, answer=None, token=None, deadline_ms=40, task="binary", fitted=None, types=()
+    ):
         self.parties, self.asked, self.told = FakeParties(), [], []
         self.answer = answer
         index = IdRows(PartyRows(3, {}, IDS), Ids())
         self.live = Live(lambda: index, now=lambda: 0, world_now=lambda: 0)
         self.live.bind(self._play)
-        heads = {f"{run[:12]}-1": head(task, run) for run in (RUN, OTHER)}
+        heads = {f"{run[:12]}-1": head(task, run, types) for run in (RUN, OTHER)}
         offer = Offer("credit", heads, dict.fromkeys(heads, fitted), IdReader(("id",), Ids()),
                       deadline_ms * 10**6)  # fmt: skip
         metrics = Metrics(self.parties.peers, {RUN[:12]: RUN}, self.parties.away,
@@ -370,3 +373,20 @@ def test_a_party_that_was_too_slow_is_late():
     house = House(lambda request: Scored(np.ones((1, 1)), declined={"telco": why}))
     reply = house.ask({"ids": ["c1"]})
     assert reply.status_code == 504 and reply.json()["late"] == ["telco"]
+
+
+def test_rows_have_the_types_of_the_training():
+    moments = [datetime(2024, 1, day) for day in (1, 2, 3)]
+    table = pa.table({"since": moments, "plan": ["a", "b", "a"]})
+    fitted = Preprocessor.fit(table, np.array([0, 1, 2]), treat={"since": "date"}, auto=True)
+    types = {"since": "timestamp[us]", "plan": "string"}
+    house = House(scored, fitted=fitted, types=types)
+    reply = house.ask({"rows": [{"id": "c1", "since": "2024-01-02", "plan": "b"}]})
+    assert reply.status_code == 200, reply.text
+    assert np.array_equal(house.asked[0].features, fitted.transform(table)[1:2])
+    for row, word in [
+        ({"id": "c1", "since": "soon", "plan": "b"}, "values"),
+        ({"id": "c1", "since": "2024-01-02", "plan": 1}, "was string in training"),
+    ]:
+        reply = house.ask({"rows": [row]})
+        assert reply.status_code == 422 and word in reply.json()["error"], reply.text

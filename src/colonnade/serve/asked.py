@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from colonnade.data.ids import id_texts
 from colonnade.data.preprocess import Preprocessor
+from colonnade.data.types import check_types, kind_of
 from colonnade.errors import DataError, nearest
 from colonnade.job.ids import Ids
 from colonnade.job.terms import shown
@@ -146,8 +147,14 @@ class RowReader:
     (['c1'], [[0.0]])
     """
 
-    def __init__(self, ids: Sequence[str], fitted: Preprocessor | None) -> None:
-        self._ids, self._fitted = tuple(ids), fitted
+    def __init__(
+        self,
+        ids: Sequence[str],
+        fitted: Preprocessor | None,
+        types: Mapping[str, str] | None = None,
+    ) -> None:
+        """`types` are those that the columns had in training."""
+        self._ids, self._fitted, self._types = tuple(ids), fitted, types or {}
         columns = [] if fitted is None else fitted.columns
         self._columns = [each.name for each in columns if each.names]
         self._known = {*self._ids, *(each.name for each in columns)}
@@ -161,13 +168,21 @@ class RowReader:
         ids = [_id([row[name] for name in self._ids]) for row in rows]
         try:
             table = pa.table(
-                {name: pa.array([row[name] for row in rows]) for name in self._columns}
+                {name: self._column(name, [row[name] for row in rows]) for name in self._columns}
             )
+            check_types(table.schema, self._types, "the request")
             return ids, self._fitted.transform(table)
         except (pa.ArrowException, UnicodeError, OverflowError):
-            raise BodyError("a column has values of several types: send one type in each") from None
+            raise BodyError("a column has values of several types, or that are no dates") from None
         except DataError as error:
             raise BodyError(shown(str(error), 300)) from None
+
+    def _column(self, name: str, values: list[Value]) -> pa.Array:
+        column = pa.array(values)
+        # JSON has no dates.
+        if kind_of(self._types.get(name, "")) == "date" and pa.types.is_string(column.type):
+            return column.cast(pa.timestamp("us"))
+        return column
 
     def _check(self, row: Mapping[str, Value]) -> None:
         for name in (*self._ids, *self._columns):

@@ -69,7 +69,8 @@ class Service:
         self._offer, self._live, self._parties, self.metrics = offer, live, parties, metrics
         columns = offer.ids.columns
         self._rows = {
-            version: RowReader(columns, fitted) for version, fitted in offer.preprocessors.items()
+            version: RowReader(columns, fitted, offer.heads[version].card.types)
+            for version, fitted in offer.preprocessors.items()
         }
         self.models = {
             version: {"run": head.card.run, "version": version}
