@@ -51,6 +51,7 @@ def main() -> None:
     parser.add_argument("--connect")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--workers")
+    parser.add_argument("--step", type=int, default=0, help="which update; 0 is none")
     asked = parser.parse_args()
     public = load(asked.job)
     job = own_job(public, asked.me, None)
@@ -70,15 +71,17 @@ def main() -> None:
             folder,
             hands,
             subscribers=[watch],
+            step=asked.step,
         )
     used = resource.getrusage(resource.RUSAGE_SELF)
+    ledger = asked.out / "updates" / str(asked.step) if asked.step else asked.out
     measured = {
         "common": found.facts.count,
         "seconds": watch.ended_s - watch.began_s,
         "cpu_s": cpu_s() - watch.began_cpu_s,
         "whole_cpu_s": cpu_s(),
         "rss_mib": used.ru_maxrss / 1024,
-        "bytes": json.loads((asked.out / "ledger.json").read_text()),
+        "bytes": json.loads((ledger / "ledger.json").read_text()),
     }
     print(json.dumps(measured))
 

@@ -56,24 +56,37 @@ def multiplications_per_second(seconds: float = 2.0) -> float:
 def aligned(folder: Path, sizes: Mapping[str, int], common: int) -> Measured:
     """What each party measured; the first one is active."""
     folder.mkdir()
-    entries = []
+    write_tables(folder, sizes, common)
+    roles = {name: 'role = "active"\n' if not number else "" for number, name in enumerate(sizes)}
+    entries = [
+        f'[parties.{name}]\n{role}table = "{name}.parquet"\nid = "id"\n'
+        for name, role in roles.items()
+    ]
+    (folder / "job.toml").write_text('name = "bench"\n' + "".join(entries))
+    alliance(folder / "alliance", list(sizes))
+    return measured(folder, list(sizes), common, 0)
+
+
+def write_tables(folder: Path, sizes: Mapping[str, int], common: int) -> None:
+    """Tables of these sizes that have so many ids in common; larger ones have those of smaller
+    ones too."""
     for number, (name, size) in enumerate(sizes.items()):
         own = np.arange(size - common, dtype=np.int64) * len(NAMES) + number + 10**10
         ids = np.concatenate([np.arange(common, dtype=np.int64), own])
         np.random.default_rng(number).shuffle(ids)
         pq.write_table(pa.table({"id": ids}), folder / f"{name}.parquet")
-        role = 'role = "active"\n' if number == 0 else ""
-        entries.append(f'[parties.{name}]\n{role}table = "{name}.parquet"\nid = "id"\n')
-    (folder / "job.toml").write_text('name = "bench"\n' + "".join(entries))
-    alliance(folder / "alliance", list(sizes))
+
+
+def measured(folder: Path, names: Sequence[str], common: int, step: int) -> Measured:
+    """What each party measures in a step of an alignment."""
     address = f"127.0.0.1:{free_port()}"
     running = {}
-    for number, name in enumerate(sizes):
+    for number, name in enumerate(names):
         end = ["--listen" if number == 0 else "--connect", address]
         words = [sys.executable, "-m", "benchmarks.align_party", str(folder / "job.toml")]
         words += ["--me", name, "--keys", str(folder / "alliance" / name), *end]
         running[name] = subprocess.Popen(
-            [*words, "--out", str(folder / f"out-{name}")],
+            [*words, "--out", str(folder / f"out-{name}"), "--step", str(step)],
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -114,13 +127,14 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _speed(folder: Path, figures: Figures, turns: int, size: int) -> None:
-    shares, ratios, rates = [], [], []
+    shares, ratios, rates, updates = [], [], [], []
     for turn in range(turns):
         before = multiplications_per_second(0.1 if size < 1000 else 2.0)
         two = aligned(folder / f"two-{turn}", dict.fromkeys(NAMES[:2], size), size // 2)
         rate = (before + multiplications_per_second(0.1 if size < 1000 else 2.0)) / 2
         # Each id is blinded, evaluated and unblinded at the one side, and evaluated at the other.
         limit_s = 4 * size / rate
+        updates.append(_updated(folder / f"two-{turn}", two, size))
         three = aligned(folder / f"three-{turn}", dict.fromkeys(NAMES[:3], size), size // 2)
         shares.append(limit_s / two["bank"]["seconds"])
         ratios.append(three["telco"]["cpu_s"] / two["telco"]["cpu_s"])
@@ -131,9 +145,23 @@ def _speed(folder: Path, figures: Figures, turns: int, size: int) -> None:
         least=0.75,
     )  # fmt: skip
     figures.add(
+        "CPU time of an update with 1 % new ids ÷ all", median(updates), f"{median(updates):.1%}",
+        most=0.05,
+    )  # fmt: skip
+    figures.add(
         "CPU time of a passive party, three parties ÷ two", median(ratios),
         f"{median(ratios):.2f}", most=1.1,
     )  # fmt: skip
+
+
+def _updated(folder: Path, first: Measured, size: int) -> float:
+    """What an update takes, when each party has added one id in a hundred, half of them common."""
+    more, common = size // 100, size // 2 + size // 200
+    write_tables(folder, dict.fromkeys(first, size + more), common)
+    again = measured(folder, list(first), common, 1)
+    return sum(each["cpu_s"] for each in again.values()) / sum(
+        each["cpu_s"] for each in first.values()
+    )
 
 
 def _uneven(folder: Path, figures: Figures, small: int = 10_000, large: int = 1_000_000) -> None:

@@ -16,8 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import colonnade as cn
 from colonnade.align.plan import CHUNK
 from colonnade.cli import main
+from colonnade.errors import RequestError
 from colonnade.run.processes import free_port
 from colonnade.tls.authority import create_authority, issue
 
@@ -187,6 +189,49 @@ def test_killed_in_an_update_it_goes_on(house):
     found = house.common()
     assert found["bank"] == found["telco"]
     assert sorted(found["bank"]) == [f"c{n:05d}" for n in range(300, 4 * CHUNK)]
+
+
+def test_a_launch_aligns_first_and_learns_what_a_simulation_does(house, monkeypatch):
+    """With rows that stand elsewhere in each table, and more ids than are common."""
+    monkeypatch.chdir(house.folder)
+    job = cn.with_sets(
+        cn.load(house.folder / "job.toml"),
+        *("alignment=private", "parties.bank.table=bank.csv", "parties.bank.id=customer"),
+        *("parties.bank.label=good", "parties.telco.table=telco.csv", "parties.telco.id=id"),
+    )
+    simulated = cn.simulate(job)
+    launched = cn.launch(job, out=house.folder / "out")
+    assert [row["loss"] for row in launched.losses] == [row["loss"] for row in simulated.losses]
+    assert launched.rounds == simulated.rounds == 7
+    for name in ("bank", "telco"):
+        mine, theirs = launched.parties[name].weights, simulated.parties[name].weights
+        assert mine.keys() == theirs.keys() and len(mine) > 0
+        assert all((mine[key] == theirs[key]).all() for key in mine)
+        facts = house.folder / "out" / "aligned" / name / "alignment.json"
+        assert json.loads(facts.read_text())["count"] == 600
+    # Whatever is there is not asked for again.
+    assert cn.launch(job, out=house.folder / "out").rounds == 7
+
+
+def test_a_launch_without_common_ids_says_so(house, monkeypatch):
+    house.write("telco", "id", range(5000, 5100))
+    monkeypatch.chdir(house.folder)
+    job = cn.with_sets(
+        cn.load(house.folder / "job.toml"),
+        *("alignment=private", "parties.bank.table=bank.csv", "parties.bank.id=customer"),
+        *("parties.bank.label=good", "parties.telco.table=telco.csv", "parties.telco.id=id"),
+    )
+    with pytest.raises(RequestError, match="no id is common to all parties"):
+        cn.launch(job, out=house.folder / "out")
+
+
+def test_a_job_that_asks_for_an_alignment_can_be_aligned(house):
+    text = (house.folder / "job.toml").read_text()
+    (house.folder / "job.toml").write_text('alignment = "private"\n' + text)
+    code, _, said = house.end(house.start("telco", "join"))
+    assert code == 2 and "run colonnade align first" in said
+    ends = house.both()
+    assert [code for code, _, _ in ends.values()] == [0, 0], ends
 
 
 def test_a_table_that_changed_after_its_alignment_is_refused(house, capsys, monkeypatch):

@@ -12,8 +12,12 @@ from colonnade.errors import RequestError
 T = TypeVar("T")
 SLICE = 128
 """How many ids one piece of work has on a thread: short, so that all cores end together."""
-RAY_SLICE = 8_192
-"""As many on another host, where handing work over takes a while."""
+RAY_SLICE = 1_024
+"""As many on another host, where handing work over takes a while; a round has eight of them."""
+RAY_HERE = "ray"
+"""A cluster of this host alone, for as long as the command runs."""
+RAY_STORE_BYTES = 128 * 2**20
+"""What such a cluster may keep in memory: no round takes more than a few MiB."""
 
 
 class Workers(Protocol):
@@ -79,8 +83,13 @@ class Ray:
                 f"--workers {address} needs Ray: pip install 'colonnade[ray]'"
             ) from None
         self._ray: Any = ray
+        quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
         try:
-            ray.init(address=address, log_to_driver=False, configure_logging=False)
+            if address == RAY_HERE:
+                ray.init("local", num_cpus=cores(), include_dashboard=False,
+                         object_store_memory=RAY_STORE_BYTES, **quiet)  # fmt: skip
+            else:
+                ray.init(address=address, **quiet)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise RequestError(
                 f"there is no Ray cluster at {address} ({str(error).splitlines()[0][:200]}): start "
@@ -97,8 +106,8 @@ class Ray:
 
 
 def workers(text: str | None = None) -> Workers:
-    """As the command line names them: a number of threads, `ray://HOST:PORT`, or None for a thread
-    on each core.
+    """As the command line names them: a number of threads, `ray://HOST:PORT`, `ray` for one that is
+    started here, or None for a thread on each core.
 
     >>> workers("1").map(len, [("ab",)])
     [2]
@@ -110,7 +119,7 @@ def workers(text: str | None = None) -> Workers:
         return Threads()
     if text.isdecimal() and 1 <= int(text) <= 1024:
         return Threads(int(text))
-    if text.startswith("ray://"):
+    if text.startswith("ray://") or text == RAY_HERE:
         return Ray(text)
     raise RequestError(
         f"--workers {text} is neither a number of threads nor a Ray cluster: write --workers 4, or "

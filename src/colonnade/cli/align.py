@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,15 +29,18 @@ from colonnade.cli.one_party import (
     reporter_of,
     telling,
 )
-from colonnade.cli.options import JobName, Json, Quiet, Sets
-from colonnade.data.aligned import Alignment, default_folder
+from colonnade.cli.options import Allow, JobName, Json, Quiet, Sets
+from colonnade.data.aligned import default_folder
 from colonnade.errors import FailedError, RequestError
 from colonnade.job.party_file import PartyFile, find_party
 from colonnade.job.records import Job
 
 if TYPE_CHECKING:
+    from colonnade.cli.reporter import Reporter
+    from colonnade.net.runner import Address
     from colonnade.record.party_folder import PartyFolder
     from colonnade.run.align import Aligned, OwnIds
+    from colonnade.tls.keyring import Keyring
 
 Out = Annotated[
     Path | None,
@@ -49,7 +54,7 @@ Out = Annotated[
 Workers = Annotated[
     str | None,
     typer.Option(
-        metavar="N|ray://…",
+        metavar="N|ray|ray://…",
         help="On how many threads to compute, or on which Ray cluster of this party's own; by "
         "default a thread on each core.",
     ),
@@ -82,7 +87,9 @@ def align(
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    allow: Allow = None,
     trust_job: TrustJob = False,
+    launched: Annotated[bool, typer.Option("--launched", hidden=True)] = False,
 ) -> None:
     """Find the rows that all parties have, without showing anybody an id.
 
@@ -91,55 +98,84 @@ def align(
 
     Example: colonnade align job.toml --me telco --connect bank.example:7443
     """
+    if launched:
+        from colonnade.run.processes import end_with_input
+
+        end_with_input()
     check_address("--listen", listen)
     check_address("--connect", connect)
-    own, file, _ = read_own(job, me, party, sets or [], None, None, [], trust_job)
+    given = (job, me, party, sets or [], None, None, allow or [], trust_job)
+    own, file, _ = read_own(*given, trains=False)
     if update and restart:
         raise RequestError("--update adds to an alignment, --restart begins anew: give one of them")
     if dry_run:
         _show_dry_run(own, me, file, as_json, update)
         return
     check_ends(own, me, listen, connect)
+    place = out or default_folder(own.name, me)
+    if restart:
+        from colonnade.record.party_folder import set_aside
+
+        if (aside := set_aside(place)) is not None:
+            screen.stderr().print(f"begins anew; what {place} held is in {aside}")
+    result = _take_part(
+        own,
+        me,
+        file,
+        place,
+        address=address_of(listen, connect, file),
+        keyring=keyring_of(own, me, file, party or find_party(job, me), keys),
+        workers=workers,
+        emulate=emulate,
+        update=update,
+        launched=launched,
+        reporter=partial(reporter_of, quiet, launched),
+    )
+    _show(result, as_json, quiet or launched)
+
+
+def _take_part(
+    job: Job,
+    me: str,
+    file: PartyFile,
+    place: Path,
+    *,
+    address: Address,
+    keyring: Keyring,
+    workers: str | None,
+    emulate: str | None,
+    update: bool,
+    launched: bool,
+    reporter: Callable[[PartyFolder], Reporter],
+) -> Aligned:
+    """Take part, telling what happens, unless it is over already."""
     from colonnade.align.workers import workers as start_workers
     from colonnade.net.link import Emulation
-    from colonnade.record.party_folder import PartyFolder, set_aside
+    from colonnade.record.party_folder import PartyFolder
+    from colonnade.run.align import Aligned, finished, next_step
     from colonnade.run.align import align as take_part
-    from colonnade.run.align import finished, next_step
     from colonnade.tls.signature import Credentials
 
-    line = None if emulate is None else Emulation.parse(emulate)
-    keyring = keyring_of(own, me, file, party or find_party(job, me), keys)
-    credentials = Credentials(keyring.identity, file.tls.names, file.tls.pins)
-    place = out or default_folder(own.name, me)
-    if restart and (aside := set_aside(place)) is not None:
-        screen.stderr().print(f"begins anew; what {place} held is in {aside}")
     with closing(PartyFolder(place)) as folder, closing(start_workers(workers)) as hands:
-        step = next_step(own, me, folder, update)
-        if (facts := finished(own, me, folder, step)) is not None:
+        step = next_step(job, me, folder, update)
+        if (facts := finished(job, me, folder, step)) is not None:
             screen.stderr().print(f"this alignment is complete; its result is in {folder.path}")
-            _show(_complete(folder, facts), as_json, quiet)
-            return
-        with telling(reporter_of(quiet, False, folder)) as told:
-            result = take_part(
-                own,
+            return Aligned(folder.path, "complete", facts)
+        with telling(reporter(folder)) as told:
+            return take_part(
+                job,
                 me,
                 file.policy,
-                address=address_of(listen, connect, file),
-                credentials=credentials,
+                address=address,
+                credentials=Credentials(keyring.identity, file.tls.names, file.tls.pins),
                 keyring=keyring,
                 folder=folder,
                 workers=hands,
-                emulation=line,
+                emulation=None if emulate is None else Emulation.parse(emulate),
                 subscribers=[told],
                 step=step,
+                sorts=launched,
             )
-    _show(result, as_json, quiet)
-
-
-def _complete(folder: PartyFolder, facts: Alignment) -> Aligned:
-    from colonnade.run.align import Aligned
-
-    return Aligned(folder.path, "complete", facts)
 
 
 def _show(result: Aligned, as_json: bool, quiet: bool) -> None:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from colonnade.align.desk import IDS, Desk
 from colonnade.align.idset import IdSet
 from colonnade.align.plan import WINDOW
 from colonnade.align.program import Align, align_terms
-from colonnade.align.roles import Found
+from colonnade.align.roles import Found, Rows
 from colonnade.align.shapes import hint, shape_of
 from colonnade.align.workers import Workers
 from colonnade.data.aligned import (
@@ -85,14 +86,11 @@ def read_ids(job: Job, me: str, desk: Desk | None = None) -> OwnIds:
             f"{me} has no table with ids to align: set parties.{me}.table to its file and "
             f"parties.{me}.id to the column that names its rows"
         )
-    path, columns = party.table, id_columns(me, party, party.table)
-    file, mixed = open_table(me, party, path), TableFingerprint()
+    path, columns, mixed = party.table, id_columns(me, party, party.table), TableFingerprint()
     shapes: list[str] = []
 
     def texts() -> Iterator[pa.Array]:
-        for batch in file.batches(columns):
-            piece = pa.Table.from_batches([batch])
-            found = id_texts(piece, columns, job.ids, path, first=mixed.count)
+        for found in _texts(job, me, path):
             if not shapes and len(found):
                 shapes.append(shape_of(found))  # The first of them are as good as all.
             mixed.update(found)
@@ -107,6 +105,25 @@ def read_ids(job: Job, me: str, desk: Desk | None = None) -> OwnIds:
     return OwnIds(columns, mixed.count, mixed.text(), shapes[0])
 
 
+def _texts(job: Job, me: str, path: str) -> Iterator[pa.Array]:
+    """The ids of a party's table as text, piece by piece."""
+    party, count = job.parties[me], 0
+    columns = id_columns(me, party, path)
+    for batch in open_table(me, party, path).batches(columns):
+        found = id_texts(pa.Table.from_batches([batch]), columns, job.ids, path, first=count)
+        count += len(found)
+        yield found
+
+
+def by_id(job: Job, me: str, rows: Rows) -> Rows:
+    """Rows of a party's table in the order of their ids."""
+    path = job.parties[me].table
+    assert path is not None
+    texts = pa.concat_arrays(_texts(job, me, path)).take(pa.array(rows))
+    ordered: Rows = rows[pc.sort_indices(texts).to_numpy()]
+    return ordered
+
+
 def align(
     job: Job,
     me: str,
@@ -119,12 +136,14 @@ def align(
     emulation: Emulation | None = None,
     subscribers: Sequence[Subscriber] = (),
     step: int = 0,
+    sorts: bool = False,
 ) -> Aligned:
     """Take part in an alignment, or the update of it that has the number `step`; returns when
-    everybody has the result."""
+    everybody has the result. Where all parties `sort`, the rows come in the order of their ids, as
+    in a simulation, and not in one that nobody can foresee."""
     with step_folder(folder, step) as own:
         taking = _Aligning(
-            job, me, policy, credentials, folder.path, own, workers, subscribers, step
+            job, me, policy, credentials, folder.path, own, workers, subscribers, step, sorts
         )
         return taking.run(address, keyring, emulation)
 
@@ -192,6 +211,7 @@ class _Aligning(Participation[Found]):
         workers: Workers,
         subscribers: Sequence[Subscriber],
         step: int,
+        sorts: bool,
     ) -> None:
         sends = receives = [kind.__name__ for kind in Align.kinds.sends]
         refusal = policy.refuse_job(job, me, sends=sends, receives=receives, trains=False)
@@ -201,7 +221,7 @@ class _Aligning(Participation[Found]):
         super().__init__(
             job, me, policy, same, folder, subscribers, keep=WINDOW + 2, tells_saved=False
         )
-        self._home, self._step = home, step
+        self._home, self._step, self._sorts = home, step, sorts
         self._desk = Desk(home / DESK)
         self._credentials, self._workers = credentials, workers
         self._facts: Alignment | None = None
@@ -251,7 +271,8 @@ class _Aligning(Participation[Found]):
             table=self._own.table,
         )
         if len(found.rows):
-            write_whole(self._home / ROWS, [pack_rows(found.rows)])
+            rows = by_id(self.job, self.name, found.rows) if self._sorts else found.rows
+            write_whole(self._home / ROWS, [pack_rows(rows)])
             text = msgspec.json.format(msgspec.json.encode(self._facts), indent=1).decode()
             write_whole(self._home / FACTS, text + "\n")
         entries = json.dumps(self.world.ledger.entries(), indent=1)

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from safetensors import SafetensorError
 
 from colonnade import methods
+from colonnade.data.aligned import has_alignment
 from colonnade.errors import FailedError, RequestError, StoppedError
 from colonnade.job.files import dumps
 from colonnade.job.party_file import PartyFile, own_job
@@ -33,11 +34,11 @@ from colonnade.record.run import ROUND_FIELDS, Run
 from colonnade.run.arguments import as_job, check_count
 from colonnade.run.naming import check_names
 from colonnade.run.processes import Children, Said
-from colonnade.run.provision import check_keys, new_keys, provide
+from colonnade.run.provision import all_files, check_keys, new_keys, provide
 from colonnade.run.simulate import with_efforts
 
 # With -P: else whatever lies in the current folder would take the place of a library.
-JOIN = (sys.executable, "-P", "-m", "colonnade", "join")
+COMMAND = (sys.executable, "-P", "-m", "colonnade")
 LISTEN_S = 0.2
 """How often we look whether somebody wants us to stop."""
 GRACE_S = 3.0
@@ -58,8 +59,10 @@ def launch(
 ) -> Run:
     """Train a job with every party in a process of its own, connected over mTLS on loopback.
 
-    Every party runs `colonnade join`. Secret seeds are derived as in a simulation, so a method in
-    which all go in step learns the same, to the bit; times are those of the wall clock.
+    Every party runs `colonnade join`, and before it `colonnade align` where the job wants its rows
+    aligned (`alignment = "private"`) and they are not. Secret seeds are derived as in a simulation,
+    so a method in which all go in step learns the same, to the bit; times are those of the wall
+    clock.
 
     Args:
         job: the job, as a record or from `colonnade.load`; or a job file, or a built-in name.
@@ -94,14 +97,8 @@ with colonnade keys issue nowhere --party clinic
         claim(folder, job)
         if not finished(folder, job):
             alliance = new_keys(job, private) if keys is None else check_keys(job, Path(keys))
-            given = provide(job, files or {}, private, alliance)
-            options = ["--threads", str(threads), "--launched"]
-            options += [] if emulate is None else ["--emulate", emulate]
-            commands = {
-                name: [*JOIN, *own, *options, "--out", str(own_folder(folder, name))]
-                for name, own in given.items()
-            }
-            _Launched(job, folder, observers, should_stop).run(commands, threads)
+            launched = _Launch(job, folder, private, alliance, emulate, observers, should_stop)
+            launched.run(files or {}, threads)
         try:
             run = combine(folder, job)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -124,8 +121,11 @@ def claim(folder: Path, job: Job) -> None:
 
 def finished(folder: Path, job: Job) -> bool:
     """Whether the run in a folder is over for all parties."""
-    all_done = all(is_done(own_folder(folder, name)) for name in job.parties)
-    return all_done and is_complete(own_folder(folder, job.active))
+    return _are_over({name: own_folder(folder, name) for name in job.parties}, job)
+
+
+def _are_over(folders: Mapping[str, Path], job: Job) -> bool:
+    return all(map(is_done, folders.values())) and is_complete(folders[job.active])
 
 
 def own_folder(folder: Path, name: str) -> Path:
@@ -137,12 +137,67 @@ def own_folder(folder: Path, name: str) -> Path:
     return folder / "parties" / name
 
 
+@dataclass(frozen=True)
+class _Launch:
+    """What all parties are started with, and where."""
+
+    job: Job
+    folder: Path
+    private: Path
+    keys: Path
+    emulate: str | None
+    observers: Sequence[Subscriber]
+    should_stop: Callable[[], bool] | None
+
+    def run(self, files: Mapping[str, PartyFile], threads: int) -> None:
+        """Align, where the job wants it, and train."""
+        job = self.job
+        own = all_files(job, files)
+        wants = job.alignment == "private" and job.data is None
+        if wants and not all(file.aligned for file in own.values()):
+            own = self._align(own)
+        folders = {name: own_folder(self.folder, name) for name in job.parties}
+        self._start("join", own, folders, ["--threads", str(threads)], threads)
+
+    def _align(self, files: Mapping[str, PartyFile]) -> dict[str, PartyFile]:
+        """The files of the parties with what their alignment has left."""
+        folders = {name: self.folder / "aligned" / name for name in self.job.parties}
+        if not _are_over(folders, self.job):
+            self._start("align", files, folders, [])
+        if not all(map(has_alignment, folders.values())):
+            raise RequestError(
+                "no id is common to all parties: see that the id columns hold the same kind of "
+                "ids, written the same way (the job's [ids] table says what counts)"
+            )
+        return {
+            name: msgspec.structs.replace(file, aligned=str(folders[name]))
+            for name, file in files.items()
+        }
+
+    def _start(
+        self,
+        command: str,
+        files: Mapping[str, PartyFile],
+        folders: Mapping[str, Path],
+        options: list[str],
+        threads: int = 1,
+    ) -> None:
+        given = provide(self.job, files, self.private / command, self.keys)
+        options += ["--launched"]
+        options += [] if self.emulate is None else ["--emulate", self.emulate]
+        commands = {
+            name: [*COMMAND, command, *words, *options, "--out", str(folders[name])]
+            for name, words in given.items()
+        }
+        _Launched(self.job, folders, self.observers, self.should_stop).run(commands, threads)
+
+
 @dataclass
 class _Launched:
     """The parties' processes from their start to their end."""
 
     job: Job
-    folder: Path
+    folders: Mapping[str, Path]
     observers: Sequence[Subscriber]
     should_stop: Callable[[], bool] | None
     last_words: dict[str, str] = field(default_factory=dict)
@@ -161,13 +216,12 @@ class _Launched:
                 for said in children.listen(LISTEN_S):
                     self._hear(said)
                 ended = [name for name in before if name not in children.running]
-                folders = {name: own_folder(self.folder, name) for name in ended}
-                self.failed += [name for name in ended if not is_complete(folders[name])]
+                self.failed += [name for name in ended if not is_complete(self.folders[name])]
                 if self.should_stop is not None and self.should_stop():
                     self._stop(children)
                 if any(self._is_over(name, children) for name in self.failed):
                     break
-            if self.failed and not finished(self.folder, self.job):
+            if self.failed and not _are_over(self.folders, self.job):
                 self._judge(children)
 
     def _hear(self, said: Said) -> None:

@@ -48,14 +48,14 @@ def provide(
     # Nobody waits for a party that was stopped: one command starts all of them again.
     recovery = msgspec.structs.replace(job.recovery, on_stop="stop")
     public = msgspec.structs.replace(public_job(job), recovery=recovery, data=None)
+    make_folder(private)
     write(private / "job.toml", dumps(public).encode(), 0o600)
     allow = [word for module in modules(job) for word in ("--allow", module)]
     folder = private / "parties"
     make_folder(folder)
     address = f"127.0.0.1:{free_port()}"
     options = {}
-    for name in job.parties:
-        file = files.get(name) or own_file(job, name, _policy(job))
+    for name, file in all_files(job, files).items():
         if file.seed is None:
             file = msgspec.structs.replace(file, seed=secret_seed(job, name))
         if not replaced(file):
@@ -66,6 +66,11 @@ def provide(
         options[name] += ["--listen" if name == job.active else "--connect", address]
         options[name] += ["--keys", str(keys / name), *allow]
     return options
+
+
+def all_files(job: Job, files: Mapping[str, PartyFile]) -> dict[str, PartyFile]:
+    """The file of each party; who has none is given one that says what the job says of it."""
+    return {name: files.get(name) or own_file(job, name, _policy(job)) for name in job.parties}
 
 
 def _policy(job: Job) -> Policy:
