@@ -17,7 +17,7 @@ from colonnade.job.trust import taken_from_job
 from colonnade.models import build as build_model
 from colonnade.models.top import build_top
 from colonnade.plugins import extension, import_function
-from colonnade.run.launch import JOIN
+from colonnade.run.launch import COMMAND
 from colonnade.run.provision import provide
 from colonnade.tls.authority import make_folder
 
@@ -230,7 +230,7 @@ def test_a_launched_party_runs_what_the_launcher_allowed(here, capsys):
 def test_files_of_the_current_folder_take_no_place_of_libraries(here):
     for name in ("typer", "torch", "rich", "json"):
         (here / f"{name}.py").write_text("from pathlib import Path\nPath('called').touch()\n")
-    subprocess.run([*JOIN, "--help"], capture_output=True, check=True)
+    subprocess.run([*COMMAND, "join", "--help"], capture_output=True, check=True)
     assert not (here / "called").exists()
 
 
