@@ -338,6 +338,7 @@ def test_key_and_tags_are_kept_for_their_owner_only(trained, tmp_path):
     job, _, _ = trained
     ids = pa.array(ALL, pa.large_string())
     index = TagIndex(ids, job.ids, tmp_path / "rows", Threads(1), drawn("x"))
+    assert not index.is_built and len(index.lookup._order) == ROWS
     for path in (tmp_path / "rows").iterdir():
         assert path.stat().st_mode & 0o077 == 0
         assert b"c00001" not in path.read_bytes()
@@ -345,7 +346,7 @@ def test_key_and_tags_are_kept_for_their_owner_only(trained, tmp_path):
     assert again.mark == index.mark
     # Of other rows the kept tags are not believed.
     fewer = TagIndex(ids[:3], job.ids, tmp_path / "rows", Threads(1), drawn("x"))
-    assert len(fewer._lookup._order) == 3
+    assert len(fewer.lookup._order) == 3
     shutil.rmtree(tmp_path / "rows")
     assert TagIndex(ids, job.ids, tmp_path / "rows", Threads(1), drawn("y")).mark != index.mark
 

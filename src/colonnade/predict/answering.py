@@ -84,6 +84,9 @@ class Answering:
         await self._world.send(self._active, reply)
 
     async def _answer(self, query: Query, at_ns: int) -> None:
+        index = self._index
+        if index is not None and query.tags.view.nbytes and not index.is_built:
+            await self._world.compute(lambda: index.lookup, Work.ALIGN)
         rows = self._rows(query)
         now_ns = self._world.now()
         if query.within_ms and now_ns - at_ns > query.within_ms * NS_PER["ms"]:

@@ -10,6 +10,7 @@ nothing, and the active party learns that it does not have it.
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -48,9 +49,20 @@ class TagIndex:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._workers = workers
         self._key = _kept_key(folder / KEY, randomness)
-        self._lookup = Lookup(self._all_tags(ids, rule, folder / TAGS))
         self.mark = hashlib.sha256(b"mark of " + self._key).hexdigest()
         """By which others know whether the key is still the same."""
+        self._ids, self._rule, self._path = ids, rule, folder / TAGS
+
+    @cached_property
+    def lookup(self) -> Lookup:
+        """All rows by their tags. To compute these takes a while, the first time; where rows are
+        asked for by their places only, nobody needs them."""
+        return Lookup(self._all_tags(self._ids, self._rule, self._path))
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the tags are there."""
+        return "lookup" in vars(self)
 
     def _all_tags(self, ids: pa.Array, rule: Ids, path: Path) -> bytes:
         digests = digests_of(ids.to_pylist(), rule)
@@ -73,7 +85,7 @@ class TagIndex:
 
     def rows(self, tags: bytes) -> Rows:
         """The rows that have these tags, `LACKING` where none has."""
-        return self._lookup.rows(tags)
+        return self.lookup.rows(tags)
 
 
 def _kept_key(path: Path, randomness: Randomness) -> bytes:

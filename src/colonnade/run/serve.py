@@ -165,6 +165,8 @@ class ServeParticipation(PredictParticipation):
         """Serve until somebody stops the party."""
         if self.party.leads:
             self._check_rows()
+        elif (index := self.party.ready.index) is not None:
+            _ = index.lookup  # Now, so that no request has to wait for it.
         try:
             self.take_part(address, keyring, emulation)
         except StoppedError:
