@@ -138,7 +138,7 @@ def test_two_tables_are_aligned_and_then_trained_on(house):
     assert [code for code, _, _ in trained.values()] == [0, 0], trained
     work = house.folder / "aligned" / "credit-telco" / "work"
     assert {path.name for path in work.iterdir()} == {
-        "ids.bin", "secrets.json", "prediction-tags.bin", "ids-0.bin", "own-0.bin", "common-0.bin",
+        "ids.bin", "secrets.json", "ids-0.bin", "own-0.bin", "common-0.bin",
         "evaluations.json",
     }  # fmt: skip
     for path in house.folder.glob("aligned/*/**/*"):

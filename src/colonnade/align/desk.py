@@ -23,7 +23,6 @@ from colonnade.record.checkpoints import ANEW
 from colonnade.record.private import OWNER_ONLY, append_to_private, private_file, write_whole
 
 SECRETS = "secrets.json"
-PREDICTION_TAGS = "prediction-tags.bin"
 IDS = "ids.bin"
 ASKED, TABLES = "asked", "tables"
 """What a follower was asked, and what it has given, in one step."""

@@ -29,7 +29,6 @@ from colonnade.align.roles import (
 from colonnade.align.work import (
     MARK,
     MASK,
-    PREDICTION_TAG,
     TAG,
     evaluate_all,
     labelled,
@@ -213,10 +212,3 @@ class Follower:
         if len(np.unique(places)) != len(places) or place.had(named).any():
             raise BreachError(lead, f"{lead} named an id in the result twice")
         return place.found(named, common.tobytes())
-
-    def prediction_tags(self) -> Batch:
-        """The names of all ids in predictions, in the order of the ids."""
-        tags = np.empty((len(self.place.ids), TAG_BYTES), dtype=np.uint8)
-        for ids, file in zip(self.place.generations, self._own, strict=True):
-            tags[self.place.ids.find(ids.words(0, len(ids)))] = file.part(PREDICTION_TAG)
-        return tags

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from colonnade.align.desk import PREDICTION_TAGS, Desk, Randomness, Secrets
+from colonnade.align.desk import Desk, Randomness, Secrets
 from colonnade.align.evaluations import Evaluations
 from colonnade.align.follower import Follower
 from colonnade.align.lead import Lead
@@ -36,7 +36,6 @@ from colonnade.party.kinds import Kinds
 from colonnade.party.world import Work, World
 from colonnade.record.checkpoints import ANEW, Store
 from colonnade.record.events import RoundDone
-from colonnade.record.private import write_whole
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import ALIGNMENT, Finish, Hello, Introduction, Message, Sealed, Welcome
 
@@ -156,11 +155,8 @@ class Align:
         return Plan(now, {name: now[name] - before[name] for name in now}, secrets.lead)
 
     def keep(self, found: Found) -> None:
-        """Keep what came out, and what an update or a prediction begins with."""
+        """Keep what came out, and what an update begins with."""
         self._desk.keep_common(self.step, found.ids)
-        if isinstance(self.role, Follower):
-            tags = self.role.prediction_tags().tobytes()
-            write_whole(self._desk.folder / PREDICTION_TAGS, [tags])
         self._keep(found)
 
     def check(self, party: str, said: Introduction, through: str) -> None:
