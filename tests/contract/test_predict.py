@@ -305,6 +305,17 @@ def test_rows_that_are_not_listed_are_as_if_they_were_not_there(trained, tmp_pat
     assert np.flatnonzero(~found.lacking["telco"]).tolist() == [1, 3]
 
 
+def test_a_process_that_ends_in_order_keeps_its_count_and_one_that_is_killed_counts_ahead(tmp_path):
+    policy = Policy(predict_rows_max=1000)
+    killed = Quota(policy, tmp_path)
+    assert killed.refuse(5, 0) is None
+    after = Quota(policy, tmp_path)
+    assert after.refuse(986, 0) is not None and after.refuse(5, 0) is None
+    after.settle()
+    last = Quota(policy, tmp_path)
+    assert last.refuse(981, 0) is not None and last.refuse(980, 0) is None
+
+
 def test_a_rate_is_kept_to_and_recovers():
     quota = Quota(Policy(predict_rows_per_minute=10))
     assert quota.refuse(8, 0) is None and quota.refuse(3, 1) is not None

@@ -297,6 +297,11 @@ def test_jobs_with_other_rules_for_ids_are_told_apart(house):
 
 def test_the_dry_run_says_who_learns_what(house, capsys, monkeypatch):
     monkeypatch.chdir(house.folder)
+    words = ["align", "job.toml", "--me", "bank", "--dry-run"]
+    # A job that wants its rows aligned is no obstacle to aligning them.
+    assert main([*words, "--set", "alignment=private"]) == 0
+    said = capsys.readouterr().out
+    assert "- telco learns how many ids bank has" in said and "nothing was sent" in said
     assert main(["align", "job.toml", "--me", "bank", "--dry-run", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["ids"] == 900 and said["unpinned"] == ["telco"]

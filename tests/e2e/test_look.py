@@ -78,6 +78,23 @@ def test_a_table_that_cannot_be_read_is_one_sentence(content, sentence, tmp_path
     assert captured.out == "" and sentence in captured.err and captured.err.count("\n") == 1
 
 
+def test_few_whole_numbers_are_pointed_out_until_somebody_says_what_they_are(tmp_path, capsys):
+    (tmp_path / "people.csv").write_text(
+        "id,school,sex,age\n" + "".join(f"p{n},{n % 7},{n % 2},{n % 70}\n" for n in range(300))
+    )
+    found = json.loads(asked(capsys, str(tmp_path / "people.csv"), "--json"))
+    noted = [each["name"] for each in found["columns"] if "if codes" in str(each["warnings"])]
+    assert noted == ["school"]
+    assert tomllib.loads("\n".join(found["party_file"]))["treat"] == {"school": "number"}
+    (tmp_path / "me.toml").write_text(
+        'table = "people.csv"\nid = "id"\ncolumns = ["s*"]\ncategorical = ["school"]\n'
+    )
+    found = json.loads(asked(capsys, str(tmp_path / "me.toml"), "--json"))
+    assert {each["name"]: each["kind"] for each in found["columns"]}["school"] == "category"
+    lines = tomllib.loads("\n".join(found["party_file"]))
+    assert (lines["columns"], lines["categorical"]) == (["s*"], ["school"]) and "treat" not in lines
+
+
 def test_only_the_first_rows_are_looked_at(tmp_path, capsys):
     pa_parquet.write_table(pa.table({"x": list(range(1000))}), tmp_path / "t.parquet")
     found = json.loads(asked(capsys, str(tmp_path / "t.parquet"), "--json", "--rows", "10"))

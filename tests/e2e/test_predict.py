@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from colonnade.cli import main
+from colonnade.record.chain import verify
 from tests.e2e.test_align import House, keys  # noqa: F401 - a fixture
 
 RUNS = {"bank": "runs/credit-bank", "telco": "runs/credit-telco"}
@@ -46,7 +47,8 @@ def test_test_rows_get_the_scores_of_the_training_to_the_bit(house):
     rows = np.load(house.folder / "aligned/credit-bank/rows.npy")
     with (house.folder / "bank.csv").open() as file:
         ids = [row["customer"] for row in csv.DictReader(file)]
-    truth = [int(labels[ids[rows[place]]]) for place in scores["row"].to_pylist()]
+    assert scores["customer"].to_pylist() == [ids[rows[at]] for at in scores["row"].to_pylist()]
+    truth = [int(labels[customer]) for customer in scores["customer"].to_pylist()]
     from colonnade.record.metrics import METRICS
 
     measured = METRICS["auc"].measure(np.array(scores["score"])[:, None], np.array(truth))
@@ -93,6 +95,9 @@ def test_new_ids_are_scored_and_unknown_ones_named(house):
         assert (row["probability_1"] != "") == scored
         assert row["model"] == ends["bank"][1]["model"]
     assert "BlindedIds" in {entry["kind"] for entry in ledger(house, "telco")}
+    # Predictions of one folder add up: none undoes the one before it.
+    counted = verify(house.folder / "predictions/credit-telco/ledger.chain")
+    assert counted.standing == counted.totals
     # The telco's files hold no id that is not its own, and nobody else may read them.
     for path in (house.folder / "predictions/credit-telco").rglob("*"):
         if path.is_file():

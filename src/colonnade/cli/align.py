@@ -227,15 +227,22 @@ def _show_dry_run(job: Job, me: str, file: PartyFile, as_json: bool, update: boo
         screen.show_json(said)
         return
     screen.show(f"{me} would bring {own.count:,} ids, of the column {' + '.join(own.columns)}")
-    screen.show(f"what of an id counts: {job.ids.text()} ([ids] in the job)")
+    spaces = "do not count" if job.ids.trim else "count"
+    letters = "do not count" if job.ids.case == "lower" else "count"
+    screen.show(f"spaces at both ends {spaces}, capitals {letters} ([ids] in the job)")
     for sentence in said["learns"]:
         screen.show(f"- {sentence}")
+    limits = {name: limit for name, limit in said["policy"].items() if limit}
+    if limits:
+        screen.show(f"policy: {', '.join(f'{name} = {n}' for name, n in limits.items())}")
+    screen.show("this was a dry run: nothing was sent")
 
 
 def _forecast(job: Job, me: str, file: PartyFile, own: OwnIds) -> dict[str, Any]:
     from colonnade.align.plan import Plan
 
     others = [name for name in job.parties if name != me]
+    several = len(others) > 1
     plan = Plan(dict.fromkeys(job.parties, own.count))
     lead_bytes = len(others) * own.count * 32
     table_bytes = plan.shape(plan.followers[0]).buckets * plan.shape(plan.followers[0]).table_bytes
@@ -249,19 +256,20 @@ def _forecast(job: Job, me: str, file: PartyFile, own: OwnIds) -> dict[str, Any]
     }
     unpinned = [name for name in others if name not in file.tls.pins]
     learns = [
-        f"each of {', '.join(others)} learns how many ids {me} has, and which of its own ids all "
-        "have",
+        f"{'each of ' * several}{', '.join(others)} learns how many ids {me} has, and which of its "
+        "own ids all have",
         f"if {me} has the fewest ids it leads, and sends {lead_bytes:,} bytes of blinded points, "
-        f"and then 16 bytes to each party for each common id",
+        f"and then 16 bytes{' to each party' * several} for each common id",
         f"else it sends {table_bytes:,} bytes of tables, and 32 bytes for each id of the leading "
         "party; they say nothing of ids that are not common",
-        "the active party hands on letters between the others, and cannot read them",
     ]
+    if several:
+        learns.append("the active party hands on letters between the others, and cannot read them")
     if unpinned:
         learns.append(
             f"whoever holds the certificate authority could pose as {' or '.join(unpinned)}, read "
-            f"their letters, and try ids of its choice: pin their keys (tls.pins, from colonnade "
-            "keys show)"
+            "what is meant for it, and try ids of its choice: pin its key (tls.pins, from "
+            "colonnade keys show)"
         )
     if policy.shares_id_shape:
         learns.append("the others learn what the ids look like: lengths, digits, zeros in front")

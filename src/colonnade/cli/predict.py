@@ -268,9 +268,11 @@ def _show(result: Predicted, scores: Scores | None, as_json: bool, quiet: bool) 
             }
         screen.show_json(said)
     elif not quiet and scores is not None:
-        screen.show(f"{rows:,} rows were scored by the model {scores.version}, in {scores.path}")
+        scored = rows if scores.imputes else rows - without
+        which = f"all {rows:,} rows" if scored == rows else f"{scored:,} of {rows:,} rows"
+        screen.show(f"the model {scores.version} scored {which}, in {scores.path}")
         for name, count in scores.missing.items():
-            screen.show(f"{count:,} of them are not known to {name}, {scores.treatment}")
+            screen.show(f"{name} does not know {count:,} of them: {scores.treatment}")
     elif not quiet:
         screen.show(f"answered for {rows:,} rows; the ledger is in {result.folder}")
     if declined:

@@ -25,6 +25,9 @@ from colonnade.job.records import Party
 ROWS = 100_000
 _EXAMPLES = 3
 _SHOWN = 24
+_CODES_MAX = 10
+_CODES_ROWS = 10
+"""Up to how many different whole numbers may be codes, in how many rows for each."""
 
 
 @dataclass(frozen=True)
@@ -120,20 +123,22 @@ def seen(name: str, column: pa.ChunkedArray, party: Party) -> Seen:
             fitted = learn(name, column, asked or ("category" if listed else None))
             assert not isinstance(fitted, Number | Category)
             becomes, inputs = fitted.word, expanded(fitted.inputs)
-            kind = kind if isinstance(fitted, LeftOut) or asked is None else asked
+            said = asked or ("category" if listed else kind)
+            kind = kind if isinstance(fitted, LeftOut) else said
     except DataError as error:
         becomes = "refused"
         warnings = [str(error)]
-    return Seen(
-        name,
-        kind,
-        becomes,
-        inputs,
-        _missing(column),
-        _distinct(column),
-        _examples(column),
-        warnings,
-    )
+    distinct = _distinct(column)
+    if asked is None and kind == "number" and _may_be_codes(column, distinct):
+        warnings.append(f'it has {distinct} different whole numbers: if codes, say "category"')
+    shown = _examples(column)
+    return Seen(name, kind, becomes, inputs, _missing(column), distinct, shown, warnings)
+
+
+def _may_be_codes(column: pa.ChunkedArray, distinct: int) -> bool:
+    """Few whole numbers in many rows. Of two it does not matter."""
+    few = 3 <= distinct <= _CODES_MAX and len(column) >= _CODES_ROWS * distinct
+    return few and pa.types.is_integer(column.type)
 
 
 def select_any(patterns: Sequence[str], name: str) -> list[str]:
@@ -188,7 +193,8 @@ def _lines(path: Path, party: Party, found: Sequence[Seen]) -> list[str]:
         and each.kind not in ("label", "weight")
         and each.name not in ([table["id"]] if isinstance(table["id"], str) else table["id"])
     ]
-    table["columns"] = ["*", *(f"!{name}" for name in out)]
+    table["columns"] = party.columns or ["*", *(f"!{name}" for name in out)]
+    table |= {"categorical": party.categorical} if party.categorical else {}
     treat = dict(party.treat)
     for each in found:
         if each.warnings and each.inputs and each.name not in treat:

@@ -111,9 +111,8 @@ def pieces_of(table: pa.Table, texts: pa.Array) -> Iterator[Piece]:
         yield Piece(table.slice(start, ROWS_MAX), texts=part)
 
 
-def pieces_at(places: Rows, names: pa.Table | None = None) -> Iterator[Piece]:
+def pieces_at(places: Rows) -> Iterator[Piece]:
     """Places in the order of the training, in pieces of the same size."""
     for start in range(0, len(places), ROWS_MAX):
         part = places[start : start + ROWS_MAX]
-        shown = pa.table({"row": part}) if names is None else names.take(part)
-        yield Piece(shown, places=part)
+        yield Piece(pa.table({"row": part}), places=part)

@@ -88,6 +88,12 @@ class Quota:
         self._reserved = min(self._most, self._count + self._most // _AHEAD)
         write_whole(self._path, f"{self._reserved}\n")
 
+    def settle(self) -> None:
+        """The process ends in order: keep what was answered for, and not what was set aside."""
+        if self._path is not None and self._reserved > self._count:
+            self._reserved = self._count
+            write_whole(self._path, f"{self._count}\n")
+
     def allowed(self, rows: Rows) -> Rows:
         """The rows as if the party had no others than those that may be asked for."""
         if self._listed is None:

@@ -214,7 +214,8 @@ class Finished(Event, frozen=True):
 
     recorded: ClassVar[bool] = True
     reason: str
-    """`end`, `target`, `patience` or `diverged`; `done`, where the result had been kept before."""
+    """`end`, `target`, `patience` or `diverged`; `aligned` or `answered` of what is no training;
+    `done`, where the result had been kept before."""
     detail: str = ""
 
     def sentence(self) -> str:
@@ -222,7 +223,12 @@ class Finished(Event, frozen=True):
         return f"ends: {reason}{self.detail and ', '}{self.detail}"
 
 
-ENDS = {"end": "all rounds are done", "target": "the target is reached"}
+ENDS = {
+    "end": "all rounds are done",
+    "target": "the target is reached",
+    "aligned": "the common rows are found",
+    "answered": "all rows are answered for",
+}
 """How a job may end well, in words."""
 
 

@@ -254,6 +254,9 @@ class _Aligning(Participation[Found]):
     def status(self, outcome: Found) -> str:
         return "end"
 
+    def reason(self, status: str) -> str:
+        return "aligned" if status == "end" else status
+
     def settled(self) -> None:
         super().settled()
         self._desk.settle(self._step)

@@ -44,6 +44,9 @@ class Participation(ABC, Generic[Result]):
 
     chain_kind: type[Chain] = Chain
     world_kind: type[PartyWorld] = PartyWorld
+    goes_on = True
+    """Whether a process goes on with the work of the one before it, so that the ledger counts what
+    that one did as repeated."""
 
     def __init__(
         self,
@@ -78,6 +81,10 @@ class Participation(ABC, Generic[Result]):
     def status(self, outcome: Result) -> str:
         """How the program ended."""
 
+    def reason(self, status: str) -> str:
+        """How the end is told."""
+        return status
+
     def counter(self) -> Counter | None:
         """What counts the releases, where they are limited."""
         return None
@@ -95,7 +102,7 @@ class Participation(ABC, Generic[Result]):
     ) -> tuple[str, dict[str, list[str]]]:
         """Connect, run the program and keep the result: how it ended, and where a peer's count of
         what crossed differs from this party's, by peer."""
-        self._tell(Started, self.chain.entries > 1)
+        self._tell(Started, self.goes_on and self.chain.entries > 1)
         self.world = self.world_kind(
             self.job,
             self.name,
@@ -115,7 +122,7 @@ class Participation(ABC, Generic[Result]):
             _ = program.hello
             status = run_connected(self.world, address, keyring, lambda: self._session(program))
             differences = self._reconcile()
-            self._tell(Finished, status, self.why())
+            self._tell(Finished, self.reason(status), self.why())
         finally:
             self.chain.close()
         return status, differences

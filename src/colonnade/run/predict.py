@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ from colonnade.tls.keyring import Keyring
 
 Models = Mapping[str, SavedParty]
 """What a party has of each version of a model."""
+NOTHING_SENT = "this was a dry run: nothing was sent"
 STATE = "rows"
 """The folder of a passive party's key and tags, within that of its predictions."""
 
@@ -122,6 +123,12 @@ class PredictParty:
             return Ready(part, quota=quota)
         place = self.folder / STATE, self.workers, self.randomness
         return Ready(part, TagIndex(rows.ids, self.job.ids, *place), quota=quota)
+
+    def settle(self) -> None:
+        """The process ends: keep how many rows were answered for, if it came that far."""
+        ready: Ready | None = self.__dict__.get("ready")
+        if ready is not None and ready.quota is not None:
+            ready.quota.settle()
 
     @cached_property
     def by_id(self) -> IdRows:
@@ -209,15 +216,15 @@ class Scores:
         """By party, how many rows it lacked."""
         self.declined: dict[str, str] = {}
         """By party that did not answer for some rows, why."""
-        self.treatment = "so its mean embedding stands for them" if mean else "and have no score"
-        self._party, self._mean, self._raw = party, mean, raw
+        self.treatment = "its mean embedding stands in" if mean else "no score"
+        self.imputes, self._party, self._raw = mean, party, raw
         about = {"colonnade.model": self.version, "colonnade.missing": "mean" if mean else "null"}
         self._file = ResultFile(path, about)
 
     def keep(self, piece: Piece, scored: Scored) -> None:
         """Add the rows of a piece."""
         head, rows = self._party.head(self.version), len(scored.scores)
-        columns = columns_of(head, scored, self._mean, self._raw)
+        columns = columns_of(head, scored, self.imputes, self._raw)
         shown = {name: piece.shown[name] for name in piece.shown.column_names}
         taken = [name for name in shown if name in columns]
         if taken:
@@ -242,13 +249,22 @@ class Scores:
 
     def batch(self, asked: Asked) -> Batch:
         """The requests whose results are written here."""
-        party, more = self._party, (self._mean, asked.count)
+        party, more = self._party, (self.imputes, asked.count)
         if asked.by_place and party.ready.part.rows.order is None:
             raise RequestError(
                 f"the table of {party.me} has changed since the training, so its rows cannot be "
                 "asked for by their places: put it back, or ask by id (--ids)"
             )
-        return Batch(asked.pieces, lambda: party.by_id, self.version, self.keep, *more)
+        pieces = map(self._named, asked.pieces) if asked.by_place else asked.pieces
+        return Batch(pieces, lambda: party.by_id, self.version, self.keep, *more)
+
+    def _named(self, piece: Piece) -> Piece:
+        """A piece of rows by place, with their ids beside it where one column has them."""
+        rows, column = self._party.ready.part.rows, self._party.job.parties[self._party.me].id
+        if rows.ids is None or not isinstance(column, str) or piece.places is None:
+            return piece
+        ids = rows.ids.take(pa.array(rows.at(piece.places))).cast(pa.string())
+        return replace(piece, shown=piece.shown.append_column(column, ids))
 
 
 def asked(job: Job, ids: Path | None, rows: str | None) -> Asked:
@@ -305,6 +321,8 @@ def predict(
 class PredictParticipation(Participation[Any]):
     """One process of a party that scores rows with others."""
 
+    goes_on = False
+
     def __init__(
         self,
         party: PredictParty,
@@ -318,7 +336,7 @@ class PredictParticipation(Participation[Any]):
         )
         if refusal is not None:
             raise RequestError(refusal)
-        self._program = program
+        self._program, self._taking = program, party
         # One ledger for all predictions of a party in a folder, whatever the model.
         same = identity({"program": '"predict"', "parties": ",".join(party.job.parties)})
         super().__init__(party.job, party.me, party.policy, same, folder, subscribers)
@@ -330,6 +348,17 @@ class PredictParticipation(Participation[Any]):
     def status(self, outcome: Any) -> str:
         self._answered = outcome or 0
         return "end"
+
+    def take_part(
+        self, address: Address, keyring: Keyring, emulation: Emulation | None
+    ) -> tuple[str, dict[str, list[str]]]:
+        try:
+            return super().take_part(address, keyring, emulation)
+        finally:
+            self._taking.settle()
+
+    def reason(self, status: str) -> str:
+        return "answered" if status == "end" else status
 
     def settled(self) -> None:
         """The folder goes on: the next prediction uses it too."""
@@ -379,10 +408,12 @@ def forecast(party: PredictParty, ids: Path | None, rows: str | None) -> dict[st
         wanted = asked(party.job, ids, rows).count
         facts["asked"] = wanted
         peers = ", ".join(party.job.passives)
+        learner = peers if len(party.job.passives) == 1 else f"each of {peers}"
         says += [
             f"it would ask {peers} about {wanted:,} rows: 8 bytes a row that was in the training, "
             "24 and a blinded point of 32 bytes for another",
-            f"each of {peers} learns which of its own rows are asked for, and how many others",
+            f"{learner} learns which of its own rows are asked for, and how many others",
+            NOTHING_SENT,
         ]
         return facts | {"says": says}
     limits = {
@@ -406,4 +437,5 @@ def forecast(party: PredictParty, ids: Path | None, rows: str | None) -> dict[st
     unlimited = [name for name, value in limits.items() if value is None]
     if unlimited:
         says.append(f"not limited by the party file: {', '.join(f'policy.{n}' for n in unlimited)}")
+    says.append(NOTHING_SENT)
     return facts | {"bytes_per_row": size, "policy": limits, "says": says}

@@ -77,7 +77,7 @@ undisturbed run sends 60: room for 5 returns to a checkpoint, or more'
             f"policy.releases_max lets {self.most:,} batches of embeddings leave over all "
             f"attempts, where an undisturbed run sends {self.needed:,}"
             f"{evaluations if self.evaluations else ''}: room for {self.returns:,} "
-            "returns to a checkpoint, or more"
+            f"return{'s' * (self.returns != 1)} to a checkpoint, or more"
         )
 
 
