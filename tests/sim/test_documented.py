@@ -20,6 +20,7 @@ from colonnade.cli import app, main
 from tests.documented import PAGES, ROOT, blocks, inline
 
 ELSEWHERE = {
+    "docs/guides/credit.md": "tests/e2e/test_credit_guide.py",
     "docs/guides/three-hosts.md": "tests/e2e/test_guide.py",
     "demo": "tests/e2e/test_launch.py",
     "launch": "tests/e2e/test_launch.py",
@@ -137,6 +138,7 @@ def run(command, words, capsys):
 RAISES = re.compile(r"^# colonnade\.errors\.(\w+):", re.M)
 READ_ONLY = {
     "docs/architecture.md": "an excerpt of party/world.py",
+    "docs/guides/credit.md": "tests/e2e/test_credit_guide.py",
     "docs/guides/launch.md": "tests/e2e/test_launch.py",
     "docs/guides/ten-minutes.md": "tests/sim/test_ten_minutes.py",
     "docs/guides/three-hosts.md": "tests/e2e/test_guide.py",
