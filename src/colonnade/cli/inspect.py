@@ -82,7 +82,7 @@ def _facts(model: Report) -> dict[str, str]:
         "widths": f"{widths}; {model['dtype']}",
         "rows": counted,
         "ids": ", ".join(model["id"]) + (f" ({model['rule']})" if model["rule"] else ""),
-        "aligned": "" if aligned is None else f"{aligned['count']:,} rows, {aligned['common']}",
+        "aligned": "" if aligned is None else f"{aligned['count']:,} rows",
         "classes": _classes(model["classes"]),
         "measured": _measured(model),
         "calibration": _calibration(model["calibration"]),
