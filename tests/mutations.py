@@ -12,11 +12,16 @@ from colonnade.net.session import LAST, PROTOCOL, Kind, Segment
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import (
     MESSAGES,
+    Answer,
     Barrier,
+    BlindedIds,
     BlindedPoints,
+    Buffer,
     CommonTags,
+    Declined,
     Embedding,
     Evaluate,
+    EvaluatedIds,
     EvaluatedPoints,
     EvaluationEmbedding,
     Failure,
@@ -29,6 +34,7 @@ from colonnade.wire.messages import (
     MaskTable,
     Message,
     Packed,
+    Query,
     Snapshot,
     Status,
     Terms,
@@ -74,6 +80,10 @@ def messages(hello: Hello) -> list[Message]:
         Welcome("p1", hello.digest, 0, {"p0": 4, "p1": 4, "p2": 4}, task="binary", classes=2),
         Introduction("p2", 100, bytes(32), bytes(16), b"certificate", bytes(64), "digits"),
         *(kind("p2", "p1", 0, bytes(48)) for kind in SEALED),
+        *(kind(0, Buffer(memoryview(bytes(64)))) for kind in (BlindedIds, EvaluatedIds)),
+        Query(0, "run-1", Buffer(memoryview(bytes(16))), Buffer(memoryview(b"")), False, 200),
+        Answer(0, tensors()[0], Buffer(memoryview(bytes(1)))),
+        Declined(0, "later"),
     ]
     assert {type(message) for message in found} == set(MESSAGES.values())
     return found

@@ -206,7 +206,7 @@ def test_who_has_answered_begins_no_other_run(tmp_path, given):
     desk = Desk(tmp_path)
     IdSet.build(tmp_path / IDS, [pa.array(["a", "b"])], Ids(), "t.csv")
     first = desk.secrets("run", os.urandom)
-    desk.appended(given, 4).add(b"some")
+    desk.appended(given, 0, 4).add(b"some")
     with pytest.raises(PartyError, match="begin another alignment"):
         desk.secrets("another", os.urandom)
     assert desk.secrets("run", os.urandom) == first
