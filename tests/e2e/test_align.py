@@ -173,6 +173,7 @@ def test_ids_that_were_added_are_aligned_in_an_update_and_trained_on(house):
     assert code == 2 and "3 ids of bank that were aligned before are not in its table" in said
 
 
+@pytest.mark.slow
 def test_killed_in_an_update_it_goes_on(house):
     house.both()
     house.write("bank", "customer", range(4 * CHUNK), columns=("income", "good"))
@@ -325,7 +326,7 @@ def test_a_key_that_is_not_the_pinned_one_is_refused(house):
     assert "telco introduces itself wrongly" in bank.communicate()[1]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_again_and_again_it_repeats_little_and_finds_the_same(house, seed):
     """SIGKILL on either side at random moments: five for each seed."""
     house.write("bank", "customer", range(4 * CHUNK), columns=("income", "good"))

@@ -39,6 +39,7 @@ def reader(tmp_path):
         yield found
 
 
+@pytest.mark.slow
 def test_two_tables_become_scores_as_the_guide_says(reader):
     reader.read(sections="12345678")
     bank, partner = (reader.place("") / name for name in ("bank", "partner"))

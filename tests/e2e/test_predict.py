@@ -36,7 +36,7 @@ def score(house, *asked, telco=(), bank=()):
     return {name: house.end(process) for name, process in started.items()}
 
 
-def test_test_rows_get_the_scores_of_the_training_to_the_bit(house):
+def test_rows_get_the_scores_of_the_training_to_the_bit(house):
     ends = score(house, "--rows", "test", "--to", "test.parquet", "--raw")
     assert [code for code, _, _ in ends.values()] == [0, 0], ends
     assert ends["bank"][1]["differences"] == {"telco": []}
@@ -64,7 +64,7 @@ def ledger(house, name):
     return [json.loads(line) for line in lines if '"kind"' in line]
 
 
-def test_new_ids_are_scored_and_unknown_ones_named(house):
+def new_ids_are_scored_and_unknown_ones_named(house):
     """Both tables have grown since the training; some ids only one party has, or none."""
     house.write("bank-new", "customer", [*range(900), 1290, 2000], columns=("income", "good"))
     house.write("telco-new", "id", [*range(300, 1300), 3000])
@@ -105,7 +105,7 @@ def test_new_ids_are_scored_and_unknown_ones_named(house):
             assert b"c02000" not in path.read_bytes()
 
 
-def test_a_party_can_refuse_and_nothing_is_half_written(house):
+def a_party_can_refuse_and_nothing_is_half_written(house):
     (house.folder / "telco.toml").write_text(
         'table = "telco.csv"\nid = "id"\n[policy]\npredict_rows_max = 3\n'
     )
@@ -119,19 +119,19 @@ def test_a_party_can_refuse_and_nothing_is_half_written(house):
     assert said["declined"].keys() == {"telco"} and said["incomplete"] == said["rows"]
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--run", "runs/credit-telco", "--rows", "test"], "holds a model of telco, not of bank"),
-        (["--run", "nowhere", "--rows", "test"], "holds no model of bank"),
-        (["--run", RUNS["bank"]], "say what to score"),
-        (["--run", RUNS["bank"], "--rows", "test", "--to", "x.xls"], "says no format"),
-        (["--run", RUNS["bank"], "--ids", "telco.csv"], "has no column 'customer'"),
-        (["--run", RUNS["bank"], "--rows", "test", "--table", "odd.csv"], "did you mean 'incme'"),
-        (["--run", RUNS["bank"], "--rows", "test", "--table", "grown.csv"], "has changed since"),
-    ],
-)
-def test_a_wrong_request_is_one_sentence(house, capsys, monkeypatch, words, sentence):
+WRONG = [
+    (["--run", "runs/credit-telco", "--rows", "test"], "holds a model of telco, not of bank"),
+    (["--run", "nowhere", "--rows", "test"], "holds no model of bank"),
+    (["--run", RUNS["bank"]], "say what to score"),
+    (["--run", RUNS["bank"], "--rows", "test", "--to", "x.xls"], "says no format"),
+    (["--run", RUNS["bank"], "--ids", "telco.csv"], "has no column 'customer'"),
+    (["--run", RUNS["bank"], "--rows", "test", "--table", "odd.csv"], "did you mean 'incme'"),
+    (["--run", RUNS["bank"], "--rows", "test", "--table", "grown.csv"], "has changed since"),
+]
+"""What is asked for, and what is said of it."""
+
+
+def a_wrong_request_is_one_sentence(house, capsys, monkeypatch, words, sentence):
     monkeypatch.chdir(house.folder)
     (house.folder / "odd.csv").write_text("customer,incme,good\nc1,2,1\nc2,3,0\n")
     (house.folder / "grown.csv").write_text(
@@ -145,7 +145,7 @@ def test_a_wrong_request_is_one_sentence(house, capsys, monkeypatch, words, sent
     assert not (house.folder / "x.csv").exists() and not list(house.folder.glob(".*.part"))
 
 
-def test_the_dry_run_says_what_would_leave(house, capsys, monkeypatch):
+def the_dry_run_says_what_would_leave(house, capsys, monkeypatch):
     monkeypatch.chdir(house.folder)
     words = ["predict", "job.toml", "--me", "telco", "--run", RUNS["telco"], "--dry-run"]
     assert main(words) == 0
@@ -155,3 +155,14 @@ def test_the_dry_run_says_what_would_leave(house, capsys, monkeypatch):
     assert main([*words, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["known_by_place"] == 600 and facts["known_by_id"] == 1000
+
+
+def test_from_two_tables_to_joint_scores(house, capsys, monkeypatch):
+    """One after the other, with the same folders: to align and to train takes longer than all of
+    this."""
+    test_rows_get_the_scores_of_the_training_to_the_bit(house)
+    new_ids_are_scored_and_unknown_ones_named(house)
+    a_party_can_refuse_and_nothing_is_half_written(house)
+    for words, sentence in WRONG:
+        a_wrong_request_is_one_sentence(house, capsys, monkeypatch, words, sentence)
+    the_dry_run_says_what_would_leave(house, capsys, monkeypatch)
