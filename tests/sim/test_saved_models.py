@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from torch import nn
 
 import colonnade as cn
+from colonnade.cli import main
 from colonnade.errors import ColonnadeError, RequestError
 from colonnade.job import load
 from colonnade.learn.saved import Bottom, Head, read_saved, saved_of
@@ -121,3 +122,18 @@ def test_a_card_that_is_none_is_refused(trained, tmp_path, change, said):
     (own / "model.json").write_text(json.dumps(card))
     with pytest.raises(ColonnadeError, match=said):
         Bottom(read_saved(own, name))
+
+
+def test_rows_are_scored_with_as_many_threads_as_they_were_trained_with(trained, tmp_path, capsys):
+    """Two threads would add up in another order, and the scores would differ in their last bits."""
+    run, folder = trained
+    words = ["predict", run.job.name, "--run", str(folder), "--rows", "test", "--quiet"]
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert main([*words, "--to", str(tmp_path / "scores.csv")]) == 0
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+    assert main([*words, "--to", str(tmp_path / "no.csv"), "--threads", "0"]) == 2
+    assert "--threads is 0" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from colonnade.cli import screen
+from colonnade.cli.join import settle_in
 from colonnade.cli.one_party import (
     Connect,
     DryRun,
@@ -102,6 +103,9 @@ Raw = Annotated[
 ]
 
 
+Threads = Annotated[int, typer.Option(metavar="N", help="Threads of torch.")]
+
+
 def predict(
     job: JobName,
     run: RunFolder,
@@ -120,6 +124,7 @@ def predict(
     out: Out = None,
     sets: Sets = None,
     emulate: Emulate = None,
+    threads: Threads = 1,
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -133,6 +138,7 @@ def predict(
 
     Example: colonnade predict job.toml --me bank --run runs/credit-bank --ids new.csv --to out.csv
     """
+    set_threads(threads)
     if me is None:
         _in_one_place(job, run, ids, rows, to, missing, raw, parties, sets, allow, as_json, quiet)
         return
@@ -170,6 +176,15 @@ def predict(
             if scores is not None:
                 scores.discard()
     _show(result, scores, as_json, quiet)
+
+
+def set_threads(threads: int) -> None:
+    """Compute with as many threads as a training does, unless somebody wants otherwise: more of
+    them add up numbers in another order, and take the cores from the other parties of a host."""
+    settle_in(threads, False)
+    import torch
+
+    torch.set_num_threads(threads)
 
 
 def with_table(job: Job, me: str, table: str | None) -> Job:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colonnade.cli import screen
-from colonnade.cli.join import settle_in
 from colonnade.cli.one_party import (
     Connect,
     Emulate,
@@ -27,7 +26,16 @@ from colonnade.cli.one_party import (
     telling,
 )
 from colonnade.cli.options import Allow, JobName, Quiet, Sets
-from colonnade.cli.predict import LISTEN, Missing, Out, OwnTable, own_party, with_table
+from colonnade.cli.predict import (
+    LISTEN,
+    Missing,
+    Out,
+    OwnTable,
+    Threads,
+    own_party,
+    set_threads,
+    with_table,
+)
 from colonnade.errors import RequestError
 from colonnade.job.party_file import find_party
 from colonnade.units import NS_PER, duration_ns
@@ -76,7 +84,7 @@ def serve(
     no_batch: Annotated[
         bool, typer.Option("--no-batch", help="Ask for every request by itself.")
     ] = False,
-    threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch.")] = 1,
+    threads: Threads = 1,
     sets: Sets = None,
     emulate: Emulate = None,
     quiet: Quiet = False,
@@ -90,7 +98,6 @@ def serve(
 
     Example: colonnade serve job.toml --me bank --run runs/credit-bank --http 127.0.0.1:8080
     """
-    settle_in(threads, False)
     check_address("--listen", listen)
     check_address("--connect", connect)
     own, file, _ = read_own(
@@ -102,13 +109,11 @@ def serve(
     check_ends(own, me, listen, connect)
     choices = _choices(deadline, missing, token_file, no_batch)
     require_extra()
-    import torch
-
+    set_threads(threads)
     from colonnade.net.link import Emulation
     from colonnade.record.party_folder import PartyFolder
     from colonnade.run.serve import ServeParticipation
 
-    torch.set_num_threads(threads)
     line = None if emulate is None else Emulation.parse(emulate)
     keyring = keyring_of(own, me, file, party or find_party(job, me), keys)
     address = address_of(listen, connect, file)

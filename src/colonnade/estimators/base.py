@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -28,7 +29,7 @@ Array = NDArray[Any]
 _CHOICES = {"missing": ("nan", "mean"), "backend": ("simulate", "launch")}
 
 
-class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
+class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """A model whose columns lie with several parties; see `VerticalClassifier`."""
 
     _defaults: ClassVar[Mapping[str, str]]
@@ -133,21 +134,21 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         if self.job is not None and not isinstance(self.job, Job):
             raise RequestError("job is not a cn.Job: load one with cn.load, or leave it out")
 
+    @abstractmethod
     def _targets(self, labels: Array) -> Array:
         """Labels as a training takes them, one for each row."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _learn_targets(self, labels: Any) -> None:
         """Keep what is to be known of the labels of the common rows."""
-        raise NotImplementedError
 
     def _scaled(self, rows: Any) -> Any:
         """The active party's rows with labels in the scale of the training."""
         return rows
 
+    @abstractmethod
     def _told(self, scored: Scored) -> dict[str, Any]:
         """The columns of a prediction."""
-        raise NotImplementedError
 
     def _score(self, held: Mapping[str, Held]) -> Scored:
         return self._model.score(held, stand_in=self.missing == "mean")
