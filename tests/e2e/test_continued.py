@@ -7,6 +7,7 @@ import shutil
 
 from safetensors.torch import load_file
 
+from colonnade.cli import main
 from tests.alliance import ACTIVE, PARTIES, Alliance, has_traceback
 
 SHORT = ("train.rounds=20", "train.checkpoint_every=10")
@@ -57,9 +58,24 @@ def test_all_parties_go_on_from_one_version_or_none_does(tmp_path):
         assert not has_traceback(second.said())
 
 
-def test_a_run_is_not_written_over_the_one_that_it_goes_on_from(tmp_path, capsys):
-    from colonnade.cli import main
+def test_launched_parties_go_on_as_simulated_ones_do(tmp_path, capsys):
+    words = ["breast-cancer", "--set", "train.rounds=8", "--quiet"]
+    first = str(tmp_path / "first")
+    assert main(["simulate", *words, "--out", first]) == 0
+    for how in ("simulate", "launch"):
+        assert main([how, *words, "--from", first, "--out", str(tmp_path / how)]) == 0
+    for name in ("hospital", "lab"):
+        one, other = (
+            load_file(tmp_path / how / "parties" / name / "last.safetensors")
+            for how in ("simulate", "launch")
+        )
+        assert all((one[key] == other[key]).all() for key in one)
+    capsys.readouterr()
+    assert main(["launch", *words, "--out", str(tmp_path / "launch")]) == 2
+    assert "began with another model, or with none: choose another" in capsys.readouterr().err
 
+
+def test_a_run_is_not_written_over_the_one_that_it_goes_on_from(tmp_path, capsys):
     words = ["join", "digits", "--me", "lab", "--connect", "localhost:1", "--out", str(tmp_path)]
     words += ["--keys", str(tmp_path)]
     assert main([*words, "--from", str(tmp_path)]) == 2
@@ -67,3 +83,4 @@ def test_a_run_is_not_written_over_the_one_that_it_goes_on_from(tmp_path, capsys
     assert main([*words, "--from", str(tmp_path / "nothing")]) == 2
     simulate = ["simulate", "digits", "--from", str(tmp_path), "--out", str(tmp_path)]
     assert main(simulate) == 2
+    assert main(["launch", *simulate[1:]]) == 2

@@ -13,6 +13,7 @@ import typer
 from colonnade.cli import screen
 from colonnade.cli.options import (
     Allow,
+    From,
     JobName,
     Json,
     MethodName,
@@ -20,6 +21,7 @@ from colonnade.cli.options import (
     Quiet,
     Seed,
     Sets,
+    check_apart,
     check_out,
     check_threads,
     read_job,
@@ -41,6 +43,7 @@ def launch(
     seed: Seed = None,
     out: Out = None,
     parties: PartyFolder = None,
+    start: From = None,
     emulate: Annotated[
         str | None,
         typer.Option(
@@ -69,6 +72,7 @@ def launch(
     check_threads(threads)
     record = read_job(job, sets, method, seed, allow)
     check_out(out)
+    check_apart(start, out)
     files = party_files(job, record, sets or [], parties)
     from colonnade.run import launch as launching
 
@@ -85,6 +89,7 @@ def launch(
             threads=threads,
             observers=[observer],
             should_stop=stopped,
+            start=start,
         )
     _show(run, as_json)
     _judge(run, out)

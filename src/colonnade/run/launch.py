@@ -23,7 +23,9 @@ from colonnade.errors import FailedError, RequestError, StoppedError
 from colonnade.job.files import dumps
 from colonnade.job.party_file import PartyFile, own_job
 from colonnade.job.records import Job
+from colonnade.learn.saved import read_saved
 from colonnade.net.link import Emulation
+from colonnade.record.card import FILE, read_card
 from colonnade.record.events import EVENTS, Event, Notice, Subscriber
 from colonnade.record.folder import check_folder
 from colonnade.record.history import Row
@@ -56,6 +58,7 @@ def launch(
     threads: int = 1,
     observers: Sequence[Subscriber] = (),
     should_stop: Callable[[], bool] | None = None,
+    start: str | Path | None = None,
 ) -> Run:
     """Train a job with every party in a process of its own, connected over mTLS on loopback.
 
@@ -75,6 +78,8 @@ def launch(
         threads: of torch, for each party.
         observers: functions that are told every event of every party, as in `simulate`.
         should_stop: asked now and then; when true, all parties save what they have and end.
+        start: the folder of an earlier run, launched or simulated, whose model all parties begin
+            with, as in `simulate`.
 
     Example:
         >>> from colonnade.job import load
@@ -95,10 +100,11 @@ with colonnade keys issue nowhere --party clinic
         private = Path(name)
         folder = private / "run" if out is None else Path(out)
         claim(folder, job)
+        _check_start(folder, job, start)
         if not finished(folder, job):
             alliance = new_keys(job, private) if keys is None else check_keys(job, Path(keys))
             launched = _Launch(job, folder, private, alliance, emulate, observers, should_stop)
-            launched.run(files or {}, threads)
+            launched.run(files or {}, threads, start)
         try:
             run = combine(folder, job)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -117,6 +123,17 @@ def claim(folder: Path, job: Job) -> None:
     check_folder(folder, "launch", text)
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "job.toml", text)
+
+
+def _check_start(folder: Path, job: Job, start: str | Path | None) -> None:
+    """Refuse an earlier run that lacks a party, and a folder with a run that began otherwise."""
+    versions = {name: read_saved(start, name).version for name in job.parties if start is not None}
+    for name in job.parties:
+        own = own_folder(folder, name)
+        if (own / FILE).is_file() and read_card(own).parent != versions.get(name, ""):
+            raise RequestError(
+                f"the run in {folder} began with another model, or with none: choose another --out"
+            )
 
 
 def finished(folder: Path, job: Job) -> bool:
@@ -149,7 +166,9 @@ class _Launch:
     observers: Sequence[Subscriber]
     should_stop: Callable[[], bool] | None
 
-    def run(self, files: Mapping[str, PartyFile], threads: int) -> None:
+    def run(
+        self, files: Mapping[str, PartyFile], threads: int, start: str | Path | None = None
+    ) -> None:
         """Align, where the job wants it, and train."""
         job = self.job
         own = all_files(job, files)
@@ -157,7 +176,8 @@ class _Launch:
         if wants and not all(file.aligned for file in own.values()):
             own = self._align(own)
         folders = {name: own_folder(self.folder, name) for name in job.parties}
-        self._start("join", own, folders, ["--threads", str(threads)], threads)
+        options = ["--threads", str(threads), *([] if start is None else ["--from", str(start)])]
+        self._start("join", own, folders, options, threads)
 
     def _align(self, files: Mapping[str, PartyFile]) -> dict[str, PartyFile]:
         """The files of the parties with what their alignment has left."""
