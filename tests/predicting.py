@@ -17,7 +17,7 @@ from colonnade.job.records import Job
 from colonnade.party.session import run_session
 from colonnade.predict.batch import Batch, Piece, pieces_at
 from colonnade.predict.request import Scored
-from colonnade.run.predict import PredictParty, read_models
+from colonnade.run.predict_party import PredictParty, read_models
 from colonnade.sim.kernel import Simulator
 from tests.aligning import drawn
 

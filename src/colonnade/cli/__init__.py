@@ -4,7 +4,7 @@ Exit codes: 0; 1 when the job failed; 2 when the request is wrong; 130 after Ctr
 not 0 comes with one sentence on standard error; only our own mistakes show a traceback.
 
 May import reproduce, run, serve, predict, align, net, tls, party, learn, record, models, data, job,
-methods, policies, compress, wire.
+methods, policies, compress, protect, wire.
 """
 
 from __future__ import annotations

@@ -35,7 +35,9 @@ from colonnade.job.party_file import PartyFile, find_party, with_files
 from colonnade.job.records import Job
 
 if TYPE_CHECKING:
-    from colonnade.run.predict import Predicted, PredictParty, Scores
+    from colonnade.run.predict import Predicted
+    from colonnade.run.predict_party import PredictParty
+    from colonnade.run.scores import Scores
 
 LISTEN = ":7443"
 RunFolder = Annotated[
@@ -208,7 +210,7 @@ def own_party(
     job: Job, me: str, file: PartyFile, runs: list[Path], place: Path, allow: list[str] | None
 ) -> PredictParty:
     """A party with its part of the models of some runs."""
-    from colonnade.run.predict import PredictParty, check_models, read_models
+    from colonnade.run.predict_party import PredictParty, check_models, read_models
 
     models = read_models(runs, me)
     check_models(job, me, models)
@@ -218,7 +220,7 @@ def own_party(
 def _scores(
     taking: PredictParty, to: Path | None, ids: Path | None, rows: str | None, mean: bool, raw: bool
 ) -> tuple[Scores, Any]:
-    from colonnade.run.predict import Scores, asked
+    from colonnade.run.scores import Scores, asked
 
     assert to is not None
     scores = Scores(taking, to, mean, raw)

@@ -99,8 +99,11 @@ class TorchActive(TorchLearner):
         return None
 
     def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
-        use = Occasion(exchange.round, exchange.rows)
-        return Gradient(exchange.round, self._out[peer].pack(exchange.answer[peer], use), signal)
+        use, labels = Occasion(exchange.round, exchange.rows), None
+        if self._method.protect.gradient is not None:
+            labels = self._labels["train"].index_select(0, index_of(exchange.rows, self._device))
+        packed = self._out[peer].pack(exchange.answer[peer], use, labels)
+        return Gradient(exchange.round, packed, signal)
 
     def gather(self, exchange: Exchange) -> dict[str, torch.Tensor]:
         """What came, decoded; and what the table has of those from whom nothing came."""

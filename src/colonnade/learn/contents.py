@@ -17,6 +17,8 @@ class Forward:
     embedding: torch.Tensor
     stashed: dict[str, torch.Tensor] | None = None
     """Copies of the weights that made it, where those may change before it goes backward."""
+    columns: torch.Tensor | None = None
+    """What it was made from, where that is asked for again."""
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ import torch
 from colonnade.compress import Occasion
 from colonnade.data.splits import Split
 from colonnade.learn.learner import Aggregate, Reply
-from colonnade.learn.outbound import Outbound, Secret
+from colonnade.learn.outbound import Outbound
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template, some_values
 from colonnade.methods.method import Method
 from colonnade.policies.view import Exchange
+from colonnade.protect.secret import KEY_BYTES, Secret
 from colonnade.record.calibration import Calibration
 from colonnade.record.sizes import Sizes
 from colonnade.record.tree import Tree, moved
@@ -58,7 +59,7 @@ class NullLearner:
         self._me = me
         self._importance = torch.ones(self.width)
         self._encoding = method.compress.embedding
-        self._outbound = Outbound(0, me, Secret(0))
+        self._outbound = Outbound(0, me, Secret(bytes(KEY_BYTES)))
         out = self._outbound.stage("embedding", self._encoding)
         self._embedding = Template(out, self.width, sizes.dtype)
 

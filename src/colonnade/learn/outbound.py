@@ -2,19 +2,19 @@
 encode one (`tests/unit/test_tidy.py` holds `learn` and `party` to that).
 
 A stage knows what its tensors are for, the encoding that the method has for them, and the party's
-secret randomness. So it is the place for whatever is done to a tensor before it leaves: to clip it,
-to add noise or a mask, to encrypt it. Its mirror image is `inbound`.
+secret randomness. So it is the place for whatever is done to a tensor before it leaves, such as to
+clip it and add noise (`protect`). Its mirror image is `inbound`.
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import Literal
 
-import numpy as np
 import torch
 
 from colonnade.compress import Encoding, Key, Occasion, decode, plain
+from colonnade.protect import Protect, Secret
+from colonnade.protect.secret import Stream
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import Packed
 
@@ -24,35 +24,33 @@ rows before the first round, or of rows to score after the training; a gradient;
 top model; labels, or weights of rows."""
 
 
-class Secret:
-    """A party's secret randomness. What is drawn from it nobody else can foresee or repeat, unlike
-    the dither of an encoding, whose key travels with the message.
-
-    >>> one, again = (Secret(7).stream("noise", 3).integers(1000, size=9) for _ in range(2))
-    >>> bool((one == again).all())
-    True
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def stream(self, *use: str | int) -> np.random.Generator:
-        """A stream of its own for each use; a party that begins again draws the same for it."""
-        text = repr((self._seed, *use))
-        return np.random.default_rng(np.frombuffer(hashlib.sha256(text.encode()).digest(), "<u4"))
+OF_ROWS: tuple[Purpose, ...] = ("embedding", "evaluation", "upload", "prediction")
+"""The purposes of tensors that a party makes of rows of its columns."""
 
 
 class Stage:
     """What one kind of tensor passes on its way out."""
 
-    def __init__(self, purpose: Purpose, encoding: Encoding, key: Key, secret: Secret) -> None:
+    def __init__(
+        self, purpose: Purpose, encoding: Encoding, key: Key, random: Stream, protect: Protect
+    ) -> None:
         self.purpose = purpose
-        self.secret = secret
         self.is_plain = encoding == plain()
         self._encoder = encoding.encoder(key)
+        self._random = random
+        self._embedding = protect.embedding if purpose in OF_ROWS else ()
+        self._gradient = protect.gradient if purpose == "gradient" else None
 
-    def pack(self, tensor: torch.Tensor, use: Occasion | None = None) -> Packed:
-        """The tensor as it leaves; it may share memory with the one that is given."""
+    def pack(
+        self, tensor: torch.Tensor, use: Occasion | None = None, labels: torch.Tensor | None = None
+    ) -> Packed:
+        """The tensor as it leaves; it may share memory with the one that is given. A protection of
+        gradients needs the labels of their rows."""
+        for protection in self._embedding:
+            tensor = protection.leaving(tensor, self._random)
+        if self._gradient is not None:
+            assert labels is not None
+            tensor = self._gradient.leaving(tensor, labels, self._random)
         return self._encoder.encode(tensor, use or Occasion())
 
     def pack_shown(self, tensor: torch.Tensor, use: Occasion) -> tuple[Packed, torch.Tensor]:
@@ -77,18 +75,25 @@ class Stage:
 class Outbound:
     """All stages of a party.
 
-    >>> out = Outbound(job_seed=0, me="lab", secret=Secret(7))
+    >>> out = Outbound(job_seed=0, me="lab", secret=Secret(bytes(32)))
     >>> out.stage("embedding", plain()).pack(torch.ones(2, 3)).shape
     (2, 3)
     """
 
-    def __init__(self, job_seed: int, me: str, secret: Secret) -> None:
+    def __init__(
+        self, job_seed: int, me: str, secret: Secret, protect: Protect | None = None
+    ) -> None:
         self._job_seed = job_seed
         self._me = me
         self._secret = secret
+        self._protect = protect or Protect()
+        self._stages = 0
 
     def stage(self, purpose: Purpose, encoding: Encoding | None = None, to: str = "") -> Stage:
         """A stage with an encoder of its own, plain if no encoding is given; `to` tells it from
         others of its purpose."""
         key = Key(self._job_seed, self._me, purpose, to)
-        return Stage(purpose, encoding or plain(), key, self._secret)
+        # By their number, so that no two draw the same noise, whatever they are for.
+        self._stages += 1
+        random = self._secret.stream(purpose, to, self._stages)
+        return Stage(purpose, encoding or plain(), key, random, self._protect)

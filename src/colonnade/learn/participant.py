@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ from colonnade.learn.origin import Origin
 from colonnade.learn.trainer import evaluating
 from colonnade.methods.method import Method
 from colonnade.models.front import Front, Fronted
+from colonnade.protect.secret import KEY_BYTES, Randomness, Secret
 from colonnade.record.metrics import Metric
 from colonnade.wire.messages import Hello
 
@@ -69,6 +71,8 @@ class Participant:
     """The model of an earlier run that it begins with; None begins from nothing."""
     clocked: bool = False
     """Whether all are as fast as the job says, as in a simulation."""
+    randomness: Randomness = os.urandom
+    """Where the noise of its protections comes from; a simulation's is derived from a seed."""
     spread: Callable[[str, nn.Module], nn.Module] = lambda name, module: module
     """Spreads a model (`bottom`, `top`) over several processes, where the party has them."""
 
@@ -91,6 +95,11 @@ class Participant:
     def seed(self) -> int:
         """Its secret."""
         return secret_seed(self.job, self.me)
+
+    def secret(self) -> Secret:
+        """A key for noise, another one each time: a party that goes back to a checkpoint must not
+        add the same noise to other numbers."""
+        return Secret(self.randomness(KEY_BYTES))
 
     @property
     def hello(self) -> Hello:

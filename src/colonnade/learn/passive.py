@@ -18,7 +18,7 @@ from colonnade.learn.columns import Columns
 from colonnade.learn.contents import Forward
 from colonnade.learn.inbound import received
 from colonnade.learn.learner import Reply, Rows
-from colonnade.learn.outbound import Outbound, Secret
+from colonnade.learn.outbound import Outbound
 from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import Randomness, Trainer, evaluating
@@ -55,7 +55,9 @@ class TorchLearner:
         self._kept: dict[int, Weights] = {}
         self.best = -1
         self._random = Randomness(modules.values(), party.seed, party.device)
-        self._outbound = Outbound(party.job.seed, party.me, Secret(party.seed))
+        self._outbound = Outbound(party.job.seed, party.me, party.secret(), self._method.protect)
+        self._crosses = not party.leads
+        """Whether the party's own embeddings leave it."""
 
     def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
         """The bottom model on a batch, in training mode."""
@@ -64,12 +66,25 @@ class TorchLearner:
         x, bottom = self._columns.batch(rows), self._modules["bottom"]
         with self._random.own():
             if not stash:
-                return Forward(bottom(x))
+                return self._passed(bottom(x), x)
             copies = {
                 name: weight.detach().clone().requires_grad_(weight.requires_grad)
                 for name, weight in bottom.named_parameters()
             }
-            return Forward(functional_call(bottom, copies, (x,)), copies)
+            return self._passed(functional_call(bottom, copies, (x,)), x, copies)
+
+    def _passed(
+        self,
+        embedding: torch.Tensor,
+        x: torch.Tensor,
+        stashed: dict[str, torch.Tensor] | None = None,
+    ) -> Forward:
+        """A forward pass, with the embedding as its protections shape it."""
+        if not (self._crosses and self._method.protect.embedding):
+            return Forward(embedding, stashed)
+        for protection in self._method.protect.embedding:
+            embedding = protection.shape(embedding)
+        return Forward(embedding, stashed, x)
 
     def prefetch(self, rows: Rows) -> None:
         if self._columns is not None:
@@ -214,7 +229,7 @@ class TorchPassive(TorchLearner):
         self._trainer.begin_round()
         gradient = self._gradient(exchange, forward.embedding)
         self._importance = gradient.sum(dim=0).abs()
-        torch.autograd.backward(forward.embedding, gradient)
+        self._go_back(forward, gradient)
         if forward.stashed is not None:
             for name, weight in self._modules["bottom"].named_parameters():
                 weight.grad = forward.stashed[name].grad
@@ -228,8 +243,19 @@ class TorchPassive(TorchLearner):
             stale = exchange.forward.embedding.detach()
             rows = self._method.weight.rows(stale, forward.embedding.detach())
             gradient = gradient * rows.view(-1, 1)
-        torch.autograd.backward(forward.embedding, gradient)
+        self._go_back(forward, gradient)
         self._trainer.step(exchange.round)
+
+    def _go_back(self, forward: Forward, gradient: torch.Tensor) -> None:
+        """Through the bottom model: the gradient, and what protections add to the loss."""
+        for protection in self._method.protect.embedding:
+            assert forward.columns is not None
+            leaf = forward.embedding.detach().requires_grad_()
+            penalty = protection.penalty(leaf, forward.columns)
+            if penalty is not None:
+                (more,) = torch.autograd.grad(penalty, leaf)
+                gradient = gradient + more
+        torch.autograd.backward(forward.embedding, gradient)
 
     def upload(self, start: int, rows: int) -> Packed:
         """The bottom model on some training rows, in evaluation mode."""

@@ -123,6 +123,7 @@ class SnapshotActive(TorchActive):
     def __init__(self, *common: Any) -> None:
         super().__init__(*common)
         check_top(self._modules["top"])
+        self._crosses = True
         compress, outbound = self._method.compress, self._outbound
         self._own_out = outbound.stage("embedding", compress.embedding)
         self._top_out = [

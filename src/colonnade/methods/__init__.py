@@ -3,7 +3,7 @@
 A method's name is the name of a public function in one of these files that returns a `Method`.
 From outside the package it is `package.module:function`, declared by `extension("method")`.
 
-May import policies, compress.
+May import policies, compress, protect.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from colonnade.policies.local import once
 from colonnade.policies.parse import parse
 from colonnade.policies.rate import SpeedAdaptive
 from colonnade.policies.step import plain_step
+from colonnade.protect import parse as parse_protections
 
 MethodFunction = Callable[..., Method]
+TABLES = ("compress", "protect")
+"""The axes that are tables in a job, and not texts."""
 
 
 def known() -> dict[str, MethodFunction]:
@@ -100,9 +103,16 @@ def composed(method: Method, axes: Mapping[str, Any]) -> Method:
     ...     {"name": "fedbcd", "updates": 3})
     True
     """
-    changes = {axis: _policy(axis, spec) for axis, spec in axes.items() if axis != "compress"}
+    changes = {axis: _policy(axis, spec) for axis, spec in axes.items() if axis not in TABLES}
     if "compress" in axes:
         changes["compress"] = _compression(method.compress, axes["compress"])
+    if "protect" in axes:
+        if not isinstance(axes["protect"], Mapping):
+            raise JobError(
+                f"method.protect is {axes['protect']!r}: say what is to be protected, as in "
+                "method.protect.labels"
+            )
+        changes["protect"] = parse_protections(axes["protect"], method.protect)
     made = replace(method, **changes)
     for senseless, sentence in (*_senseless(made), *_without_effect(made)):
         if senseless:
@@ -146,6 +156,11 @@ def _senseless(method: Method) -> Iterator[tuple[bool, str]]:
         snapshots and method.quorum.remembers,
         "with quorum=anyone a party gets the gradient of its own turn: choose exchange=gradients, "
         "or quorum=everyone",
+    )
+    yield (
+        snapshots and method.protect.gradient is not None,
+        "with snapshots no gradients cross, and the labels do: choose exchange=gradients, or leave "
+        "out method.protect.gradient",
     )
     yield (
         method.window.most > 1 and method.quorum.remembers,

@@ -18,6 +18,7 @@ from colonnade.policies.version import VersionPolicy, stash
 from colonnade.policies.view import Role
 from colonnade.policies.weight import WeightPolicy, uniform
 from colonnade.policies.window import WindowPolicy, lockstep
+from colonnade.protect import Protect
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Method:
     rate: RatePolicy = field(default_factory=constant)
     step: StepPolicy = field(default_factory=plain_step)
     order: OrderPolicy = field(default_factory=parallel)
+    protect: Protect = field(default_factory=Protect)
 
     def __post_init__(self) -> None:
         for axis in fields(self):
@@ -81,7 +83,8 @@ class Method:
 
 
 AXES = tuple(axis.name for axis in fields(Method))
-"""The names of all axes; each has a file of its name in `policies/`, `compress` a room."""
+"""The names of all axes; each has a file of its name in `policies/`, `compress` and `protect` a
+room."""
 
 
 def describe(policy: Any) -> str:
@@ -90,6 +93,8 @@ def describe(policy: Any) -> str:
         roles = {field.name: getattr(policy, field.name) for field in fields(policy)}
         texts = [f"{role}={text(codec)}" for role, codec in roles.items() if codec != plain()]
         return f"compress({', '.join(texts)})"
+    if isinstance(policy, Protect):
+        return f"protect({', '.join(f'{name}={text}' for name, text in policy.texts.items())})"
     name = "".join(f"_{c.lower()}" if c.isupper() else c for c in type(policy).__name__).strip("_")
     options = [f"{field.name}={getattr(policy, field.name)!r}" for field in fields(policy)]
     return f"{name}({', '.join(options)})"

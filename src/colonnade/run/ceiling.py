@@ -16,11 +16,12 @@ import numpy as np
 
 from colonnade.compress import Encoding, plain
 from colonnade.learn.agreement import own_method
-from colonnade.learn.outbound import Outbound, Secret
+from colonnade.learn.outbound import Outbound
 from colonnade.learn.participant import DTYPES, Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template
 from colonnade.policies.view import Exchange
+from colonnade.protect.secret import KEY_BYTES, Secret
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import (
     UPDATES_MAX,
@@ -75,7 +76,7 @@ class _Count:
         return len(self.codec.encode(message))
 
     def _tensor(self, encoding: Encoding, rows: int, round: int, known: bool) -> Packed:
-        out = Outbound(0, self.me.me, Secret(0)).stage("embedding", encoding)
+        out = Outbound(0, self.me.me, Secret(bytes(KEY_BYTES))).stage("embedding", encoding)
         template = Template(out, self.me.width, DTYPES[self.me.job.train.dtype])
         if known:
             return template.piece(rows, round)

@@ -18,7 +18,8 @@ from colonnade.record.events import Connected, Event, Subscriber, Waiting
 from colonnade.record.party_folder import PartyFolder
 from colonnade.record.tally import TalliedChain
 from colonnade.record.timeline import Timeline
-from colonnade.run.predict import PredictParticipation, PredictParty
+from colonnade.run.predict import PredictParticipation
+from colonnade.run.predict_party import PredictParty
 from colonnade.run.surroundings import PartyWorld
 from colonnade.serve.live import Live
 from colonnade.tls.keyring import Keyring

@@ -20,11 +20,12 @@ from colonnade.learn.build import begun_top
 from colonnade.learn.build import build_bottom as build_begun
 from colonnade.learn.objective import Objective
 from colonnade.learn.origin import Origin
-from colonnade.learn.participant import DTYPES, Participant, build_bottom
+from colonnade.learn.participant import DTYPES, Participant, build_bottom, secret_seed
 from colonnade.methods.method import Method
 from colonnade.models.top import build_top
 from colonnade.party.kinds import training_kinds
 from colonnade.policies.view import Role
+from colonnade.protect.secret import Derived
 from colonnade.record.sizes import Sizes
 from colonnade.run.measuring import metrics_of
 from colonnade.run.naming import check_names
@@ -68,6 +69,7 @@ def prepare(
             modules.get(name),
             top=modules.get("top"),
             clocked=True,
+            randomness=Derived(secret_seed(job, name)),
             origin=begun.get(name),
         )
         for name in job.parties

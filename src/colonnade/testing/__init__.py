@@ -4,7 +4,7 @@ world whose links lose messages, and a store of checkpoints in memory.
 Each check raises an `AssertionError` that says what does not hold; no test runner is needed.
 
 May import run, net, sim, party, learn, record, models, data, job, methods, policies, compress,
-wire.
+protect, wire.
 """
 
 from colonnade.testing.encodings import check_encoding, check_processes

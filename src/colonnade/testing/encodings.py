@@ -14,9 +14,10 @@ import torch
 
 from colonnade.compress import DECODERS, Encoder, Encoding, Key, Occasion, decode, describe, parse
 from colonnade.errors import PartyError, WireError
-from colonnade.learn.outbound import Outbound, Secret
+from colonnade.learn.outbound import Outbound
 from colonnade.learn.template import Template
 from colonnade.policies.view import Exchange
+from colonnade.protect import Secret
 from colonnade.record.sealed import FORMAT, Header, pack, unpack
 from colonnade.testing.expect import expect
 from colonnade.wire.codec import Codec
@@ -160,7 +161,7 @@ def _can_be_trained_on(trial: _Trial) -> None:
 def _is_as_long_as_announced(trial: _Trial) -> None:
     """The dry run says how many bytes leave, and knows the shape and the round only."""
     for round, shape in ((0, (8, 6)), (5, (8, 6)), (7, (1, 6)), (9, (33, 5))):
-        out = Outbound(KEY.seed, KEY.sender, Secret(0)).stage("embedding", trial.encoding)
+        out = Outbound(KEY.seed, KEY.sender, Secret(bytes(32))).stage("embedding", trial.encoding)
         template = Template(out, shape[1], torch.float32)
         rows = np.arange(shape[0])
         most = len(written(template.packed(Exchange(round, rows), torch.ones(shape[1]))))

@@ -1,0 +1,109 @@
+"""The axis of protections: a choice for each thing that could tell others too much."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
+
+import torch
+from numpy.typing import NDArray
+
+from colonnade.errors import JobError, nearest
+from colonnade.plugins import call, own_functions
+from colonnade.protect.secret import Stream
+
+
+class LabelProtection(Protocol):
+    """What stands in for the labels, once for all: the active party trains on that."""
+
+    @property
+    def text(self) -> str:
+        """How a job writes it: what `parse` makes this very value of."""
+
+    def column(self, labels: NDArray[Any], classes: int, random: Stream) -> NDArray[Any]:
+        """The labels to use in the place of these."""
+
+
+class GradientProtection(Protocol):
+    """What the active party does to a gradient before it leaves."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def binary(self) -> bool:
+        """Whether it hides which of two classes a row has, and can do nothing else."""
+
+    def leaving(self, gradient: torch.Tensor, labels: torch.Tensor, random: Stream) -> torch.Tensor:
+        """The gradient as it leaves, of rows with these labels."""
+
+
+class EmbeddingProtection(Protocol):
+    """What a party does to its embeddings."""
+
+    @property
+    def text(self) -> str: ...
+
+    def shape(self, embedding: torch.Tensor) -> torch.Tensor:
+        """The embedding as the party trains with it; its derivatives are known."""
+
+    def leaving(self, embedding: torch.Tensor, random: Stream) -> torch.Tensor:
+        """The embedding as it leaves."""
+
+    def penalty(self, embedding: torch.Tensor, columns: torch.Tensor) -> torch.Tensor | None:
+        """What the party adds to the loss, of a batch and the columns it was made from."""
+
+
+@dataclass(frozen=True)
+class Protect:
+    """What is protected, and how; the neutral element protects nothing.
+
+    >>> Protect() == parse({})
+    True
+    """
+
+    labels: LabelProtection | None = None
+    gradient: GradientProtection | None = None
+    embedding: tuple[EmbeddingProtection, ...] = ()
+    """One after the other, joined by `+` in a text."""
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What differs from the neutral element, as a job writes it."""
+        found = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value:
+                parts = value if isinstance(value, tuple) else (value,)
+                found[field.name] = "+".join(part.text for part in parts)
+        return found
+
+
+def parse(table: Mapping[str, Any], base: Protect | None = None) -> Protect:
+    """The protections of a job's `[method.protect]` table.
+
+    >>> parse({"labels": "flip:2"}).texts
+    {'labels': 'flip:2'}
+    """
+    known = [field.name for field in fields(Protect)]
+    chosen: dict[str, Any] = {}
+    for name, spec in table.items():
+        if name not in known:
+            raise JobError(f"there is no method.protect.{name}: {nearest(name, known)}")
+        if not isinstance(spec, str):
+            raise JobError(f"method.protect.{name} is {spec!r}: write it as text, as in 'flip:2'")
+        parts = tuple(_one(name, word) for word in spec.split("+"))
+        if name != "embedding" and len(parts) > 1:
+            raise JobError(f"method.protect.{name} is '{spec}': only embeddings take several")
+        chosen[name] = parts if name == "embedding" else parts[0]
+    return replace(base or Protect(), **chosen)
+
+
+def _one(field: str, text: str) -> Any:
+    name, *words = text.split(":")
+    known = own_functions(importlib.import_module(f"colonnade.protect.{field}"))
+    if name not in known:
+        raise JobError(f"there is no protection '{name}' of {field}: {nearest(name, known)}")
+    return call(known[name], name, words)

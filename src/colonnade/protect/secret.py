@@ -1,0 +1,81 @@
+"""A party's secret randomness, for noise and masks."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+KEY_BYTES = 32
+
+Randomness = Callable[[int], bytes]
+"""So many bytes that nobody else knows, such as `os.urandom`."""
+
+
+class Secret:
+    """A key of 256 bits. What is drawn from it nobody else can foresee or repeat, unlike the dither
+    of an encoding, whose key travels with the message.
+
+    >>> one, again = (Secret(bytes(32)).stream("noise", 3).normal(9) for _ in range(2))
+    >>> bool((one == again).all())
+    True
+    """
+
+    def __init__(self, key: bytes) -> None:
+        assert len(key) == KEY_BYTES
+        self._key = key
+
+    def stream(self, *use: str | int) -> Stream:
+        """A stream of its own for each use."""
+        text = repr(use).encode()
+        return Stream(hashlib.blake2b(text, key=self._key, digest_size=KEY_BYTES).digest())
+
+
+class Stream:
+    """Numbers from AES in counter mode, so that those seen tell nothing of those to come.
+
+    >>> Stream(bytes(32)).words(2).tolist() != Stream(bytes([1]) * 32).words(2).tolist()
+    True
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """So many words of 64 random bits."""
+        return np.frombuffer(self._cipher.update(bytes(8 * count)), np.uint64)
+
+    def uniform(self, *shape: int) -> NDArray[np.float64]:
+        """Numbers from the open interval (0, 1): odd multiples of 2⁻⁵⁴."""
+        words = self.words(math.prod(shape)) >> np.uint64(11)
+        return ((words.astype(np.float64) + 0.5) * 2.0**-53).reshape(shape)
+
+    def normal(self, *shape: int) -> NDArray[np.float64]:
+        """Numbers from the standard normal distribution (Box and Muller)."""
+        count = math.prod(shape)
+        half = -(-count // 2)
+        radius = np.sqrt(-2 * np.log(self.uniform(half)))
+        angle = 2 * np.pi * self.uniform(half)
+        both = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
+        return both[:count].reshape(shape)
+
+
+class Derived:
+    """Randomness that follows from a seed, so that a simulation can be repeated: of no use against
+    anybody who knows the seed.
+
+    >>> Derived(7)(4) == Derived(7)(4)
+    True
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed, self._drawn = seed, 0
+
+    def __call__(self, count: int) -> bytes:
+        text = repr((self._seed, self._drawn)).encode()
+        self._drawn += 1
+        return hashlib.shake_256(text).digest(count)

@@ -1,0 +1,165 @@
+"""One party that is about to score rows: its models, its table, and where it keeps its keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from colonnade import methods
+from colonnade.align.workers import Threads, Workers
+from colonnade.data.ids import id_texts
+from colonnade.errors import DataError, RequestError
+from colonnade.job.policy import Policy
+from colonnade.job.records import Job
+from colonnade.learn.outbound import Outbound
+from colonnade.learn.saved import Bottom, Head, SavedParty, read_saved
+from colonnade.predict.batch import IdRows
+from colonnade.predict.part import OwnPart
+from colonnade.predict.program import Predict, Ready
+from colonnade.predict.quota import Quota
+from colonnade.predict.request import Source
+from colonnade.predict.rows import PartyRows, read_rows
+from colonnade.predict.tags import TagIndex
+from colonnade.protect.secret import KEY_BYTES, Randomness, Secret
+
+Models = Mapping[str, SavedParty]
+"""What a party has of each version of a model."""
+STATE = "rows"
+"""The folder of a passive party's key and tags, within that of its predictions."""
+
+
+def read_models(folders: Sequence[Path], me: str) -> dict[str, SavedParty]:
+    """What a party has of the models in some run folders, by version, in this order."""
+    found: dict[str, SavedParty] = {}
+    for folder in folders:
+        saved = read_saved(folder, me)
+        if saved.version in found:
+            raise RequestError(f"{folder} holds the model {saved.version}, which was named before")
+        found[saved.version] = saved
+    first = next(iter(found.values())).card
+    for saved in found.values():
+        card = saved.card
+        if (card.active, card.widths.keys()) != (first.active, first.widths.keys()):
+            raise RequestError(
+                f"the models {first.version} and {card.version} are of other parties: serve them "
+                "apart"
+            )
+    return found
+
+
+def check_models(job: Job, me: str, models: Models) -> None:
+    """Refuse models of another job."""
+    for version, saved in models.items():
+        card = saved.card
+        if list(card.widths) != list(job.parties) or card.active != job.active:
+            raise RequestError(
+                f"the model {version} is of another job, {card.job} with the parties "
+                f"{', '.join(card.widths)}: give the run folder of this job"
+            )
+
+
+@dataclass(eq=False)
+class PredictParty:
+    """One party that is about to score rows, and where it keeps what it needs for that."""
+
+    job: Job
+    me: str
+    models: Models
+    folder: Path
+    policy: Policy = field(default_factory=Policy)
+    allow: Collection[str] = ()
+    workers: Workers = field(default_factory=Threads)
+    randomness: Randomness = os.urandom
+    restarts: int | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the active party."""
+        return self.me == self.job.active
+
+    @cached_property
+    def ready(self) -> Ready:
+        """The party with its rows, which are read, and its models, which are built, now."""
+        rows = read_rows(self.job, self.me, self.models)
+        device = self.job.parties[self.me].device
+        bottoms = {
+            version: Bottom(saved, allow=self.allow, device=device)
+            for version, saved in self.models.items()
+            if saved.card.width
+        }
+        part = OwnPart(rows, bottoms)
+        if self.leads:
+            heads = {
+                version: Head(saved, allow=self.allow, device=device)
+                for version, saved in self.models.items()
+            }
+            return Ready(part, heads=heads)
+        listed = self.policy.predict_ids
+        mask = None if listed is None else _listed(listed, rows, self.job)
+        quota = Quota(self.policy, self.folder, mask)
+        if rows.ids is None:
+            return Ready(part, quota=quota)
+        place = self.folder / STATE, self.workers, self.randomness
+        return Ready(part, TagIndex(rows.ids, self.job.ids, *place), quota=quota)
+
+    def settle(self) -> None:
+        """The process ends: keep how many rows were answered for, if it came that far."""
+        ready: Ready | None = self.__dict__.get("ready")
+        if ready is not None and ready.quota is not None:
+            ready.quota.settle()
+
+    @cached_property
+    def by_id(self) -> IdRows:
+        """The party's rows by their ids."""
+        return IdRows(self.ready.part.rows, self.job.ids)
+
+    def head(self, version: str) -> Head:
+        """At the active party: the top model of a version."""
+        assert self.ready.heads is not None
+        return self.ready.heads[version]
+
+    def program(self, source: Source | None = None, window: int | None = None) -> Predict:
+        """Its part in the prediction; the active party has a source of requests."""
+        protect = methods.build(self.job.method).protect
+        more: dict[str, Any] = {} if window is None else {"window": window}
+        return Predict(
+            self.job,
+            self.me,
+            {version: saved.card for version, saved in self.models.items()},
+            lambda: self.ready,
+            source=source,
+            workers=self.workers,
+            randomness=self.randomness,
+            outbound=Outbound(self.job.seed, self.me, Secret(self.randomness(KEY_BYTES)), protect),
+            restarts=self.restarts,
+            **more,
+        )
+
+
+def _listed(path: str, rows: PartyRows, job: Job) -> Any:
+    """Which rows have an id that is in a file, one a line."""
+    if rows.ids is None:
+        raise DataError(
+            "policy.predict_ids lists ids, and the rows have none: give the table an id column"
+        )
+    try:
+        lines = Path(path).read_text().splitlines()
+    except (OSError, UnicodeError):
+        raise DataError(
+            f"{path} (policy.predict_ids) cannot be read: see that it is text"
+        ) from None
+    words = pa.table({"id": pa.array([line for line in lines if line.strip()], pa.string())})
+    texts = (
+        id_texts(words, ["id"], job.ids, path)
+        if words.num_rows
+        else pa.array([], pa.large_string())
+    )
+    known = set(texts.to_pylist())
+    return np.array([text in known for text in rows.ids.to_pylist()], dtype=np.bool_)
