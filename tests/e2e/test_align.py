@@ -326,16 +326,23 @@ def test_a_key_that_is_not_the_pinned_one_is_refused(house):
     assert "telco introduces itself wrongly" in bank.communicate()[1]
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_killed_again_and_again_it_repeats_little_and_finds_the_same(house, seed):
-    """SIGKILL on either side at random moments: five for each seed."""
-    house.write("bank", "customer", range(4 * CHUNK), columns=("income", "good"))
-    house.write("telco", "id", range(CHUNK, 5 * CHUNK))
-    rng = random.Random(seed)
+TEN_EACH = [
+    pytest.param((side,), 10, marks=pytest.mark.slow, id=f"{side} ten times")
+    for side in ("bank", "telco")
+]
+
+
+@pytest.mark.parametrize("sides, kills", [(("bank", "telco"), 5), *TEN_EACH])
+def test_killed_again_and_again_it_repeats_little_and_finds_the_same(house, sides, kills):
+    """SIGKILL at random moments, until it is done."""
+    chunks = kills - 1
+    house.write("bank", "customer", range(chunks * CHUNK), columns=("income", "good"))
+    house.write("telco", "id", range(CHUNK, (chunks + 1) * CHUNK))
+    rng = random.Random(kills)
     running = {name: house.start(name) for name in ("bank", "telco")}
-    for _ in range(5):
+    for _ in range(kills):
         time.sleep(rng.uniform(0.5, 4))
-        name = rng.choice(("bank", "telco"))
+        name = rng.choice(sides)
         if running[name].poll() is not None:
             break
         running[name].send_signal(signal.SIGKILL)
@@ -345,4 +352,4 @@ def test_killed_again_and_again_it_repeats_little_and_finds_the_same(house, seed
     assert [code for code, _, _ in ends.values()] == [0, 0], ends
     found = house.common()
     assert found["bank"] == found["telco"]
-    assert sorted(found["bank"]) == [f"c{n:05d}" for n in range(CHUNK, 4 * CHUNK)]
+    assert sorted(found["bank"]) == [f"c{n:05d}" for n in range(CHUNK, chunks * CHUNK)]

@@ -130,6 +130,7 @@ def join(
         threads=threads,
         restart=restart,
         start=start,
+        label_key=_label_key(file, None if launched else party or find_party(job, me), folder),
         reporter=partial(reporter_of, quiet, launched),
     )
     if result is not None:
@@ -148,6 +149,7 @@ def _take_part(
     threads: int,
     restart: bool,
     start: Path | None,
+    label_key: Path,
     reporter: Callable[[PartyFolder], Reporter],
 ) -> Joined | None:
     """Take part, telling what happens; None in a process that only computed for another."""
@@ -171,7 +173,7 @@ def _take_part(
         if restart and (aside := set_aside(out)) is not None:
             screen.stderr().print(f"begins anew; what {out} held is in {aside}")
         with closing(PartyFolder(out)) as folder:
-            party = _ready(process, file, folder, origin)
+            party = _ready(process, file, folder, origin, label_key)
             if party is None:
                 screen.stderr().print(f"this job is complete; its result is in {folder.path}")
                 return Joined("complete", folder.path, folder.rounds)
@@ -186,10 +188,23 @@ def origin_of(start: Path | None, me: str) -> Origin | None:
     return None if start is None else read_saved(start, me).origin
 
 
+def _label_key(file: PartyFile, path: Path | None, folder: Path) -> Path:
+    """Where the key lies by which labels are drawn: as the party file says or beside it, so that it
+    is the same in all jobs; without one, in the run folder."""
+    if file.label_key is not None:
+        return Path(file.label_key)
+    return folder / "labels.key" if path is None else path.with_suffix(".labels.key")
+
+
 def _ready(
-    process: PartyProcess, file: PartyFile, folder: PartyFolder, origin: Origin | None
+    process: PartyProcess,
+    file: PartyFile,
+    folder: PartyFolder,
+    origin: Origin | None,
+    label_key: Path,
 ) -> Participant | None:
     """The party with its data; None if its part is done."""
+    from colonnade.record.private import own_key
     from colonnade.run.naming import check_names
     from colonnade.run.setup import participant
 
@@ -199,7 +214,9 @@ def _ready(
     folder.refuse_others(me, identity(terms(job, composition, parent)))
     if folder.is_complete:
         return None
-    return process.distribute(participant(_seeded(job, me, folder), me, file.policy, origin))
+    own = _seeded(job, me, folder)
+    made = participant(own, me, file.policy, origin, partial(own_key, label_key))
+    return process.distribute(made)
 
 
 @contextmanager

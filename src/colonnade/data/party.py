@@ -199,7 +199,8 @@ def from_files(job: Job, me: str, files: Files, learnt: Learnt | None = None) ->
         about |= {"alignment": own.alignment.common}
     mark = fingerprint(job, about, ids)
     order = files_order(files)
-    return replace(_part(party, columns, encoded, own.weights, parts, mark, learnt), order=order)
+    part = _part(party, columns, encoded, own.weights, parts, mark, learnt, own.ids)
+    return replace(part, order=order)
 
 
 def split_files(train: Train, files: Files) -> Parts:
@@ -305,6 +306,7 @@ def _part(
     parts: Parts,
     mark: str,
     learnt: Learnt | None = None,
+    ids: Any = None,
 ) -> PartyData:
     counts = len(parts.train), len(parts.validation), len(parts.test)
     if party.role == "passive":
@@ -319,7 +321,7 @@ def _part(
             )
         encoded = encoded.as_before(learnt.task, learnt.classes)
     own = None if weights is None else check_weights(weights[parts.train], counts[0])
-    labels = labels_of(encoded, parts, own)
+    labels = labels_of(encoded, parts, own, ids)
     return PartyData(columns, labels, *counts, encoded.task, encoded.outputs, mark)
 
 

@@ -88,6 +88,19 @@ class Labels:
     """The class behind each code, of two the positive one last; empty for regression."""
     validation: Array | None = None
     """None where no rows were set aside for validation."""
+    rows: Parts | None = None
+    """Where the rows of each split are among all of the table."""
+    ids: Any = None
+    """The ids of all rows of the table, where it has any."""
+
+    def row_names(self, split: Split) -> list[str]:
+        """What each row of a split is known by over many trainings: its id or, without ids, its
+        place in the table."""
+        count = len(self.part(split))
+        places = np.arange(count) if self.rows is None else self.rows._asdict()[split]
+        if self.ids is None:
+            return [f"row {place}" for place in places.tolist()]
+        return [f"id {text}" for text in self.ids.take(places).to_pylist()]
 
     def part(self, split: Split) -> Array:
         """The labels of a split."""
@@ -220,8 +233,8 @@ def vertical(
     )
 
 
-def labels_of(encoded: Encoded, parts: Parts, weights: Array | None) -> Labels:
-    """The labels of all rows, divided; the weights are those of the training rows.
+def labels_of(encoded: Encoded, parts: Parts, weights: Array | None, ids: Any = None) -> Labels:
+    """The labels of all rows, divided; the weights are those of the training rows, the ids of all.
 
     >>> rows = np.arange(4)
     >>> labels = encode(np.array([5, 6, 5, 6]))
@@ -229,7 +242,7 @@ def labels_of(encoded: Encoded, parts: Parts, weights: Array | None) -> Labels:
     [0]
     """
     train, validation, test = (encoded.values[rows] for rows in parts)
-    return Labels(train, test, weights, encoded.classes, validation)
+    return Labels(train, test, weights, encoded.classes, validation, parts, ids)
 
 
 def _matched(

@@ -92,6 +92,9 @@ class PartyFile(Record, frozen=True, kw_only=True):
     device: str | None = None
     seed: int | None = None
     """Decides its first weights and its dropout; nobody else may know it."""
+    label_key: str | None = None
+    """The file of the key by which labels are drawn where a job protects them; made when it is
+    first needed. Whoever has it can tell the drawn labels from the true ones."""
     tls: Tls = Tls()
     policy: Policy = Policy()
 

@@ -35,6 +35,9 @@ class Policy(Record, frozen=True, kw_only=True):
     releases_max: int | None = None
     """The most batches of embeddings that leave a passive party, over all attempts and restarts;
     by default twice as many as the job needs, or more where returns to a checkpoint cost much."""
+    epsilon_max: float | None = None
+    """The most ε of differential privacy that a row of a passive party may cost, where embeddings
+    leave with noise (`method.protect.embedding = "gauss:…"`), over all attempts and restarts."""
     peers: frozenset[str] | None = None
     """The parties with which it deals: every other party of the job must be one of them."""
     shares_labels: bool = False

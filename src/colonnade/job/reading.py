@@ -26,7 +26,7 @@ _CHOICE = re.compile(r"^Invalid enum value '(?P<value>.*)'$", re.DOTALL)
 _QUANTITIES = re.compile(r"^(network|compute|timeouts)\b")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _NAMED = ("model", "optimizer", "schedule", "method")
-_FILES = ("table", "table_test", "aligned", "label", "label_test")
+_FILES = ("table", "table_test", "aligned", "label", "label_test", "label_key")
 
 
 FILE_BYTES_MAX = 1 << 20
@@ -141,7 +141,8 @@ def anchor(party: Any, folder: Path) -> None:
 
     for field in _FILES if isinstance(party, dict) else ():
         value = party.get(field)
-        is_file = not field.startswith("label") or (isinstance(value, str) and is_array(value))
+        named = field in ("label", "label_test")
+        is_file = not named or (isinstance(value, str) and is_array(value))
         if isinstance(value, str) and is_file:
             party[field] = str(folder / value)
 

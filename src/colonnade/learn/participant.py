@@ -96,10 +96,14 @@ class Participant:
         """Its secret."""
         return secret_seed(self.job, self.me)
 
+    def secret_bytes(self) -> bytes:
+        """A key that nobody else knows, another one each time."""
+        return self.randomness(KEY_BYTES)
+
     def secret(self) -> Secret:
         """A key for noise, another one each time: a party that goes back to a checkpoint must not
         add the same noise to other numbers."""
-        return Secret(self.randomness(KEY_BYTES))
+        return Secret(self.secret_bytes())
 
     @property
     def hello(self) -> Hello:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import JobError, nearest
 from colonnade.plugins import call, own_functions
-from colonnade.protect.secret import Stream
+from colonnade.protect.secret import Draws, Stream
 
 
 class LabelProtection(Protocol):
@@ -22,8 +22,8 @@ class LabelProtection(Protocol):
     def text(self) -> str:
         """How a job writes it: what `parse` makes this very value of."""
 
-    def column(self, labels: NDArray[Any], classes: int, random: Stream) -> NDArray[Any]:
-        """The labels to use in the place of these."""
+    def column(self, labels: NDArray[Any], classes: int, draws: Draws) -> NDArray[Any]:
+        """The labels to use in the place of these; `draws` has two numbers from (0, 1) a row."""
 
 
 class GradientProtection(Protocol):
@@ -95,6 +95,8 @@ def parse(table: Mapping[str, Any], base: Protect | None = None) -> Protect:
         if not isinstance(spec, str):
             raise JobError(f"method.protect.{name} is {spec!r}: write it as text, as in 'flip:2'")
         parts = tuple(_one(name, word) for word in spec.split("+"))
+        if len({type(part) for part in parts}) < len(parts):
+            raise JobError(f"method.protect.{name} is '{spec}', one thing twice: keep one of them")
         if name != "embedding" and len(parts) > 1:
             raise JobError(f"method.protect.{name} is '{spec}': only embeddings take several")
         chosen[name] = parts if name == "embedding" else parts[0]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import JobError
-from colonnade.protect.secret import Stream
+from colonnade.protect.secret import Draws
 
 EPSILON_MAX = 30.0
 
@@ -42,9 +42,9 @@ class Flip:
         """
         return 1 / (1 + (classes - 1) * math.exp(-self.epsilon))
 
-    def column(self, labels: NDArray[Any], classes: int, random: Stream) -> NDArray[Any]:
-        change = random.uniform(len(labels)) >= self.kept(classes)
-        by = 1 + np.floor(random.uniform(len(labels)) * (classes - 1)).astype(np.int64)
+    def column(self, labels: NDArray[Any], classes: int, draws: Draws) -> NDArray[Any]:
+        change = draws[:, 0] >= self.kept(classes)
+        by = 1 + np.floor(draws[:, 1] * (classes - 1)).astype(np.int64)
         drawn = np.where(change, (labels.astype(np.int64) + by) % classes, labels)
         return drawn.astype(labels.dtype)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 KEY_BYTES = 32
 
+Draws = NDArray[np.float64]
+"""[rows, 2]: numbers from the open interval (0, 1)."""
 Randomness = Callable[[int], bytes]
 """So many bytes that nobody else knows, such as `os.urandom`."""
 
@@ -35,6 +37,10 @@ class Secret:
         return Stream(hashlib.blake2b(text, key=self._key, digest_size=KEY_BYTES).digest())
 
 
+def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+
+
 class Stream:
     """Numbers from AES in counter mode, so that those seen tell nothing of those to come.
 
@@ -51,8 +57,7 @@ class Stream:
 
     def uniform(self, *shape: int) -> NDArray[np.float64]:
         """Numbers from the open interval (0, 1): odd multiples of 2⁻⁵⁴."""
-        words = self.words(math.prod(shape)) >> np.uint64(11)
-        return ((words.astype(np.float64) + 0.5) * 2.0**-53).reshape(shape)
+        return _uniform(self.words(math.prod(shape))).reshape(shape)
 
     def normal(self, *shape: int) -> NDArray[np.float64]:
         """Numbers from the standard normal distribution (Box and Muller)."""
@@ -62,6 +67,21 @@ class Stream:
         angle = 2 * np.pi * self.uniform(half)
         both = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
         return both[:count].reshape(shape)
+
+
+def row_draws(key: bytes, use: str, rows: Iterable[str], labels: Iterable[str]) -> Draws:
+    """What decides over each row's label: the same whenever the same row with the same label comes
+    again, in whichever order, and nothing that could be foreseen without the key.
+
+    >>> one = row_draws(bytes(32), "flip:2", ["ann", "bob"], ["yes", "no"])
+    >>> again = row_draws(bytes(32), "flip:2", ["bob", "ann"], ["no", "yes"])
+    >>> bool((one == again[::-1]).all())
+    True
+    """
+    assert len(key) == KEY_BYTES
+    texts = (repr((use, row, label)).encode() for row, label in zip(rows, labels, strict=True))
+    hashed = b"".join(hashlib.blake2b(text, key=key, digest_size=16).digest() for text in texts)
+    return _uniform(np.frombuffer(hashed, np.uint64)).reshape(-1, 2)
 
 
 class Derived:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from colonnade.errors import RequestError
+
 OWNER_ONLY = 0o600
+KEY_BYTES = 32
 
 
 def private_file(path: Path) -> Path:
@@ -25,6 +28,24 @@ def private_file(path: Path) -> Path:
     finally:
         os.close(file)
     return path
+
+
+def own_key(path: Path, randomness: Callable[[int], bytes] = os.urandom) -> bytes:
+    """A key of 32 bytes in a file for its owner only; made where it is not there.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     own_key(Path(folder) / "key") == own_key(Path(folder) / "key")
+    True
+    """
+    if not path.exists():
+        write_whole(path, [randomness(KEY_BYTES)])
+    if not path.is_file() or path.stat().st_mode & 0o077:
+        raise RequestError(f"the key {path} is no file for its owner only: chmod 600 {path}")
+    key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise RequestError(f"{path} is no key of {KEY_BYTES} bytes: name the right file")
+    return key
 
 
 def append_to_private(path: Path) -> int:

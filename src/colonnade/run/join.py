@@ -16,10 +16,12 @@ from colonnade.net.link import Emulation
 from colonnade.net.runner import Address
 from colonnade.party.outcome import Outcome
 from colonnade.party.training import Training
+from colonnade.record.chain import Line, verify
 from colonnade.record.events import Subscriber
 from colonnade.record.party_folder import PartyFolder
 from colonnade.record.private import write_whole
 from colonnade.record.run import Run
+from colonnade.run.accounting import Accountant, RowReleases, noise_of
 from colonnade.run.participation import Participation
 from colonnade.run.releases import Counter, allowance
 from colonnade.run.simulate import party_run, run_of
@@ -83,10 +85,20 @@ class TrainingParticipation(Participation[Outcome]):
         for (_, way, kind), (messages, _) in self.chain.before.items():
             if way == "sent":
                 before[kind] = before.get(kind, 0) + messages
-        counter = Counter(allowance(self.me), before)
+        counter = Counter(allowance(self.me), before, self._accountant())
         if not self.folder.is_done:
             counter.check()
         return counter
+
+    def _accountant(self) -> Accountant | None:
+        """What counts how often rows leave, where they leave with noise."""
+        noise = noise_of(self.me.method.protect)
+        if noise is None:
+            return None
+        rows, lines = RowReleases(self.agreement), list[Line]()
+        verify(self.chain.path, lines.append)
+        rows.recall(lines)
+        return Accountant(noise, rows, self.me.policy.epsilon_max)
 
     def _keep(self, outcome: Outcome) -> None:
         """Keep the result."""
@@ -103,6 +115,10 @@ class TrainingParticipation(Participation[Outcome]):
             "time_s": view.finished_ns / 1e9,
             "refusals": self.detector.refusals,
         }
+        releases = self.world.releases
+        if releases is not None and releases.accountant is not None:
+            facts["privacy"] = releases.accountant.facts()
+            self.detector.note(releases.accountant.sentence())
         if me.leads:
             job, parts = public_job(me.job), ({me.me: outcome}, {me.me: own})
             self.run_ = run_of(job, self.agreement, me.metrics[0], *parts)

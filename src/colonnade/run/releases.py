@@ -24,6 +24,7 @@ from colonnade.wire.messages import Embedding, EvaluationEmbedding, Message, Upl
 if TYPE_CHECKING:
     from colonnade.learn.agreement import Agreement
     from colonnade.learn.participant import Participant
+    from colonnade.run.accounting import Accountant
 
 BATCHES: tuple[type[Message], ...] = (Embedding, Upload)
 EVALUATIONS: tuple[type[Message], ...] = (EvaluationEmbedding,)
@@ -117,9 +118,16 @@ def _evaluations(agreement: Agreement, again: int) -> tuple[int, int]:
 class Counter:
     """Counts the releases of a run folder, and stops at the most."""
 
-    def __init__(self, allowance: Allowance, before: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        allowance: Allowance,
+        before: Mapping[str, int] | None = None,
+        accountant: Accountant | None = None,
+    ) -> None:
         sent = before or {}
         self.allowance = allowance
+        self.accountant = accountant
+        """Of a party whose embeddings leave with noise."""
         self.count = sum(sent.get(kind.__name__, 0) for kind in BATCHES)
         """Batches, those of earlier processes too."""
         self.evaluations = sum(sent.get(kind.__name__, 0) for kind in EVALUATIONS)
@@ -132,6 +140,8 @@ class Counter:
 
     def release(self, message: Message) -> None:
         """A message is about to leave."""
+        if self.accountant is not None:
+            self.accountant.release(message)
         if isinstance(message, BATCHES):
             self.check()
             self.count += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from colonnade.protect.secret import Derived
 from colonnade.record.sizes import Sizes
 from colonnade.run.measuring import metrics_of
 from colonnade.run.naming import check_names
+from colonnade.run.protecting import check_gradients, protected
 from colonnade.run.releases import allowance
 
 Parties = Mapping[str, Participant]
@@ -77,10 +78,15 @@ def prepare(
 
 
 def participant(
-    job: Job, me: str, policy: Policy | None = None, origin: Origin | None = None
+    job: Job,
+    me: str,
+    policy: Policy | None = None,
+    origin: Origin | None = None,
+    label_key: Callable[[], bytes] | None = None,
 ) -> Participant:
     """One party of a job: read its data, build its model, and check all that it alone can check;
-    `origin` is the model of an earlier run that it begins with.
+    `origin` is the model of an earlier run that it begins with, `label_key` gives the key by which
+    labels are drawn where the job protects them (by default one that nobody keeps).
 
     >>> from colonnade.job import load
     >>> participant(load("digits"), "lab").hello.width
@@ -94,7 +100,7 @@ def participant(
     if origin is not None:
         origin.check_job(job, me)
     data = assemble_party(job, me, None if origin is None else origin.learnt)
-    made = _ready(job, me, method, data, None, policy=policy, origin=origin)
+    made = _ready(job, me, method, data, None, label_key=label_key, policy=policy, origin=origin)
     if not made.leads and made.model is None:
         raise JobError(f"{me} is passive and has no columns: give it some in its party file")
     refusal = policy.refuse_data(
@@ -110,10 +116,20 @@ def participant(
 
 
 def _ready(
-    job: Job, me: str, method: Method, data: PartyData, module: nn.Module | None, **more: Any
+    job: Job,
+    me: str,
+    method: Method,
+    data: PartyData,
+    module: nn.Module | None,
+    label_key: Callable[[], bytes] | None = None,
+    **more: Any,
 ) -> Participant:
     bottom = build_bottom(job, me, data, module)
     made = Participant(job, me, method, data, *bottom, module=module, **more)
+    if method.protect.labels is not None and data.labels is not None:
+        key = (label_key or made.secret_bytes)()
+        data = protected(data, method.protect.labels, key, made.agreement().schedule)
+        made = replace(made, data=data)
     if made.origin is not None:
         made.origin.check_data(me, data, made.width)
         if made.model is not None:
@@ -123,6 +139,7 @@ def _ready(
     assert data.task is not None and data.classes is not None
     labels = torch.as_tensor(data.labels.train)
     objective = Objective(job.train, data.task, data.classes, labels)
+    check_gradients(method, data.task)
     metrics = metrics_of(job.train, objective, data.labels, made.agreement().schedule)
     if made.origin is not None:
         # What does not fit is found here, and not when all others wait.

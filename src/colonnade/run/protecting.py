@@ -1,0 +1,58 @@
+"""What the active party's protections do to its labels before anything is learnt from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from colonnade.data.labels import Task
+from colonnade.data.party import PartyData
+from colonnade.data.splits import Split
+from colonnade.errors import JobError
+from colonnade.learn.schedule import Schedule
+from colonnade.methods.method import Method
+from colonnade.protect.base import LabelProtection
+from colonnade.protect.secret import row_draws
+
+SHAPING: tuple[Split, ...] = ("train", "validation")
+"""The rows whose labels shape the model or the run."""
+
+
+def protected(
+    data: PartyData, protection: LabelProtection, key: bytes, schedule: Schedule
+) -> PartyData:
+    """The data with other labels, drawn once for all: wherever the same row with the same label
+    comes again, under the same key and protection, the same is drawn.
+
+    The test rows keep theirs: they are looked at once, when everything is chosen, and what comes of
+    it stays at the active party.
+    """
+    labels, task, classes = data.labels, data.task, data.classes
+    assert labels is not None and classes is not None
+    if task == "regression":
+        raise JobError(
+            f"method.protect.labels = '{protection.text}' is for classes, and the labels are "
+            "quantities: leave it out"
+        )
+    if len(schedule) and schedule.chosen_on == "test":
+        raise JobError(
+            f"method.protect.labels = '{protection.text}' needs validation rows, or the best round "
+            "would be chosen by true labels: raise train.validation"
+        )
+    drawn: dict[str, Any] = {}
+    for split in SHAPING:
+        own = labels.part(split)
+        names = [labels.names[code] if labels.names else str(code) for code in own.tolist()]
+        draws = row_draws(key, protection.text, labels.row_names(split), names)
+        drawn[split] = protection.column(own, classes, draws)
+    return replace(data, labels=replace(labels, **drawn))
+
+
+def check_gradients(method: Method, task: Task) -> None:
+    """Refuse a protection of gradients that cannot hide what there is to hide."""
+    protection = method.protect.gradient
+    if protection is not None and protection.binary and task != "binary":
+        raise JobError(
+            f"method.protect.gradient = '{protection.text}' hides one of two classes, and this "
+            f"task is {task}: choose max_norm, or leave it out"
+        )

@@ -1,0 +1,129 @@
+"""Trainings with protections: what crosses, what they are neutral to, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import colonnade as cn
+from colonnade.errors import JobError
+from colonnade.job import load
+from colonnade.protect.labels import flip
+from colonnade.protect.secret import Derived
+from colonnade.run.protecting import protected
+from colonnade.run.setup import participant, prepare
+
+JOB = "breast-cancer"
+SHORT = ["train.epochs=1"]
+
+
+def trained(*sets, job=JOB):
+    return cn.simulate(load(job, [*SHORT, *sets]))
+
+
+def weights(run, party):
+    return run.parties[party].weights
+
+
+def same(one, other):
+    return all(
+        torch.equal(mine[key], theirs[key])
+        for party in one.parties
+        for mine, theirs in [(weights(one, party), weights(other, party))]
+        for key in mine
+    )
+
+
+OF_GRADIENTS = ["gradient=marvell:0.2", "gradient=max_norm"]
+OF_OTHERS = ["labels=flip:2", "embedding=gauss:2:0.1", "embedding=dcor:0.1"]
+BOTH = ["embedding=dcor:0.1+gauss:2:0.1"]
+
+
+SOME = [
+    *(("fedsgd", protect) for protect in (*OF_GRADIENTS, *OF_OTHERS)),
+    *((method, BOTH[0]) for method in ("fedbcd", "celu", "pasta", "vafl")),
+    ("pasta", "gradient=marvell:0.2"),
+]
+
+
+@pytest.mark.parametrize(("method", "protect"), SOME)
+def test_every_method_trains_under_every_protection_and_repeats_itself(method, protect):
+    sets = [f"method.name={method}", f"method.protect.{protect}"]
+    one, again, plain = trained(*sets), trained(*sets), trained(sets[0])
+    assert one.status == "end" and same(one, again) and not same(one, plain)
+    assert one.summary()["bytes"] == plain.summary()["bytes"] or method in ("celu", "pasta")
+
+
+@pytest.mark.parametrize("protect", OF_OTHERS)
+def test_snapshots_take_the_protections_that_apply(protect):
+    sets = ["method.name=cvfl", "method.q=2", "train.labels=shared"]
+    one, plain = trained(*sets, f"method.protect.{protect}"), trained(*sets)
+    assert one.status == "end" and not same(one, plain)
+
+
+def test_no_labels_change_where_epsilon_is_large_and_nothing_else_does():
+    assert same(trained(), trained("method.protect.labels=flip:30"))
+
+
+def test_a_clip_that_clips_nothing_with_next_to_no_noise_changes_next_to_nothing():
+    one, plain = trained("method.protect.embedding=gauss:1e9:1e-12"), trained()
+    for party in plain.parties:
+        for key, tensor in weights(plain, party).items():
+            assert torch.allclose(weights(one, party)[key], tensor, atol=1e-5)
+
+
+def test_labels_that_shape_the_run_are_drawn_and_those_of_the_test_rows_are_true():
+    job = load(JOB, [*SHORT, "method.protect.labels=flip:1"])
+    plain = prepare(load(JOB, SHORT))["hospital"].data.labels
+    own = prepare(job)["hospital"].data.labels
+    assert (own.test == plain.test).all()
+    for split in ("train", "validation"):
+        share = (own.part(split) != plain.part(split)).mean()
+        assert 0.1 < share < 0.45
+    # Whatever the order of the rows, the split, or the other parties.
+    other = prepare(load(JOB, [*SHORT, "method.protect.labels=flip:1", "train.split_seed=5"]))
+    drawn = dict(zip(own.row_names("train"), own.train, strict=True))
+    again = other["hospital"].data.labels
+    pairs = [
+        (drawn[name], label)
+        for name, label in zip(again.row_names("train"), again.train, strict=True)
+        if name in drawn
+    ]
+    assert len(pairs) > 100 and all(mine == theirs for mine, theirs in pairs)
+
+
+def test_a_table_with_ids_is_drawn_by_its_ids(tmp_path):
+    draw = np.random.default_rng(0)
+    rows = [(f"c{n:03d}", draw.standard_normal(), int(draw.integers(2))) for n in range(200)]
+
+    def labels_of(kept):
+        lines = "\n".join(f"{id},{x:.3f},{label}" for id, x, label in kept)
+        (tmp_path / "bank.csv").write_text(f"id,x,good\n{lines}\n")
+        job = cn.Job(
+            parties={
+                "bank": cn.Party(
+                    role="active", table=str(tmp_path / "bank.csv"), id="id", label="good"
+                ),
+                "telco": cn.Party(),
+            },
+            method={"name": "fedsgd", "protect": {"labels": "flip:0.5"}},
+            train=cn.Train(batch_size=32),
+        )
+        found = participant(job, "bank", label_key=lambda: bytes(32)).data.labels
+        return dict(zip(found.row_names("train"), found.train.tolist(), strict=True))
+
+    whole, some = labels_of(rows), labels_of(rows[50:])
+    common = whole.keys() & some.keys()
+    assert len(common) > 80 and all(whole[name] == some[name] for name in common)
+
+
+def test_labels_that_are_quantities_and_choices_by_test_rows_are_refused():
+    with pytest.raises(JobError, match="needs validation rows"):
+        trained("method.protect.labels=flip:2", "train.validation=0")
+    data = prepare(load(JOB))["hospital"]
+    with pytest.raises(JobError, match="the labels are quantities"):
+        quantities = replace(data.data, task="regression")
+        protected(quantities, flip(2), Derived(0)(32), data.agreement().schedule)
+    with pytest.raises(JobError, match="hides one of two classes"):
+        cn.simulate(load("digits", ["method.protect.gradient=marvell:0.2"]))
