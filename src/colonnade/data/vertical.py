@@ -92,6 +92,9 @@ class Labels:
     """Where the rows of each split are among all of the table."""
     ids: Any = None
     """The ids of all rows of the table, where it has any."""
+    truth: Array | None = None
+    """The labels of the training rows before others were drawn in their place; for an audit, and
+    for nothing that is trained."""
 
     def row_names(self, split: Split) -> list[str]:
         """What each row of a split is known by over many trainings: its id or, without ids, its

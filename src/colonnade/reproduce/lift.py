@@ -17,9 +17,7 @@ call computes only what is missing.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -35,11 +33,10 @@ from colonnade.data.splits import Parts
 from colonnade.data.tables import select
 from colonnade.job.files import load, with_sets
 from colonnade.job.records import Job, Party, Train
-from colonnade.record.private import write_whole
 from colonnade.record.table import spread
 from colonnade.reproduce import Reproduction, Say
 from colonnade.run.baselines import BOOSTING, Score, boost, train_joint
-from colonnade.run.pool import side_by_side
+from colonnade.run.kept import measure_all
 from colonnade.run.simulate import simulate
 
 DATA = ("bank", "adult", "gmsc", "credit")
@@ -89,6 +86,11 @@ class Cell:
         text = msgspec.json.encode([self, settings])
         return f"{self.data}-{self.seed}-{hashlib.sha256(text).hexdigest()[:16]}.json"
 
+    @property
+    def title(self) -> str:
+        """For a person."""
+        return f"{self.data}, seed {self.seed}, {self.way}, overlap {self.overlap:.0%}"
+
 
 def reproduce(out: Path | None, seeds: list[int] | None, quick: bool, say: Say) -> Reproduction:
     """AUC on test customers of every way to learn, at every overlap.
@@ -101,8 +103,13 @@ def reproduce(out: Path | None, seeds: list[int] | None, quick: bool, say: Say) 
     cells = plan(data, overlaps, chosen, SMALL_BATCH if quick else Train().batch_size)
     for name in data:
         load_data(name)  # What is not on this computer is said before anything is trained.
-    scores = _measure_all(cells, out, say, workers=1 if quick else None)
+    found = measure_all(cells, _figures, out, say, workers=1 if quick else None)
+    scores = {cell: Score(**figures) for cell, figures in found.items()}
     return _table(data, overlaps, chosen, scores)
+
+
+def _figures(cell: Cell) -> dict[str, Any]:
+    return measure(cell)._asdict()
 
 
 def plan(
@@ -122,35 +129,6 @@ def plan(
             *((way, overlap) for overlap in overlaps for way in COMMON),
         )
     ]
-
-
-def _measure_all(
-    cells: Sequence[Cell], out: Path | None, say: Say, workers: int | None
-) -> dict[Cell, Score]:
-    """The scores of all cells: those that were kept, and the others anew."""
-    found = {} if out is None else {cell: _read(out / cell.file) for cell in cells}
-    scores = {cell: score for cell, score in found.items() if score is not None}
-    missing = [cell for cell in cells if cell not in scores]
-    say(f"{len(missing)} of {len(cells)} trainings to do")
-    with closing(side_by_side(measure, missing, workers)) as answers:
-        for place, score in answers:
-            cell = missing[place]
-            scores[cell] = score
-            if out is not None:
-                out.mkdir(parents=True, exist_ok=True)
-                about = msgspec.to_builtins(cell) | score._asdict()
-                write_whole(out / cell.file, json.dumps(about, indent=1))
-            say(f"{cell.data}, seed {cell.seed}, {cell.way}, overlap {cell.overlap:.0%}: done")
-    # In the order of the plan, not that in which they ended: figures are compared seed by seed.
-    return {cell: scores[cell] for cell in cells}
-
-
-def _read(path: Path) -> Score | None:
-    try:
-        kept = json.loads(path.read_text())
-        return Score(kept["validation"], kept["test"], kept["at"])
-    except (FileNotFoundError, ValueError, KeyError):
-        return None
 
 
 def measure(cell: Cell) -> Score:

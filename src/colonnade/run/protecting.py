@@ -45,7 +45,7 @@ def protected(
         names = [labels.names[code] if labels.names else str(code) for code in own.tolist()]
         draws = row_draws(key, protection.text, labels.row_names(split), names)
         drawn[split] = protection.column(own, classes, draws)
-    return replace(data, labels=replace(labels, **drawn))
+    return replace(data, labels=replace(labels, truth=labels.train, **drawn))
 
 
 def check_gradients(method: Method, task: Task) -> None:
