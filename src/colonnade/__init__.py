@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from colonnade.methods.method import Method as Method
     from colonnade.plugins import extension as extension
     from colonnade.record.run import Run as Run
+    from colonnade.run.audit import audit as audit
     from colonnade.run.clock import reclock as reclock
     from colonnade.run.clock import simulate_clock as simulate_clock
     from colonnade.run.compare import Comparison as Comparison
@@ -68,6 +69,7 @@ _NAMES = {
     "methods.method": ("Method",),
     "plugins": ("extension",),
     "record.run": ("Run",),
+    "run.audit": ("audit",),
     "run.clock": ("reclock", "simulate_clock"),
     "run.compare": ("Comparison", "compare"),
     "run.launch": ("launch",),

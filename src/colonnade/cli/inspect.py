@@ -86,6 +86,7 @@ def _facts(model: Report) -> dict[str, str]:
         "classes": _classes(model["classes"]),
         "measured": _measured(model),
         "calibration": _calibration(model["calibration"]),
+        "recorded": _recorded(model["recorded"]),
         "trained with": ", ".join(f"{name} {v}" for name, v in model["environment"].items()),
         "files": _files(model["integrity"]),
     }
@@ -144,6 +145,16 @@ def _calibration(fitted: Report | None) -> str:
         return "none: the scores are taken as they are"
     scale, shift = fitted["scale"], fitted["shift"]
     return f"scale {scale:.4g}, shift {shift:.4g}, on {fitted['rows']:,} {fitted['split']} rows"
+
+
+def _recorded(kept: Report | None) -> str:
+    if kept is None:
+        return ""
+    more = "" if kept["whole"] else "; there was more than may be kept"
+    return (
+        f"{kept['tensors']:,} tensors of at most {kept['rounds']:,} rounds, "
+        f"{show_bytes(kept['bytes'])}, in traffic{more}"
+    )
 
 
 def _files(integrity: dict[str, str]) -> str:

@@ -39,8 +39,10 @@ from colonnade.cli.options import (
     Json,
     MethodName,
     Quiet,
+    Record,
     Sets,
     check_apart,
+    check_record,
     check_threads,
 )
 from colonnade.errors import FailedError
@@ -89,6 +91,7 @@ def join(
     out: RunFolder = None,
     restart: Restart = False,
     start: From = None,
+    record: Record = None,
     method: MethodName = None,
     seed: CommonSeed = None,
     sets: Sets = None,
@@ -119,6 +122,7 @@ def join(
     check_ends(own, me, listen, connect)
     folder = out or Path("runs") / f"{own.name}-{me}"
     check_apart(start, folder)
+    check_record(record, folder)
     result = _take_part(
         own,
         me,
@@ -131,6 +135,7 @@ def join(
         restart=restart,
         start=start,
         label_key=_label_key(file, None if launched else party or find_party(job, me), folder),
+        record=record,
         reporter=partial(reporter_of, quiet, launched),
     )
     if result is not None:
@@ -150,6 +155,7 @@ def _take_part(
     restart: bool,
     start: Path | None,
     label_key: Path,
+    record: int | None,
     reporter: Callable[[PartyFolder], Reporter],
 ) -> Joined | None:
     """Take part, telling what happens; None in a process that only computed for another."""
@@ -177,6 +183,8 @@ def _take_part(
             if party is None:
                 screen.stderr().print(f"this job is complete; its result is in {folder.path}")
                 return Joined("complete", folder.path, folder.rounds)
+            if record is not None:
+                party = party.recording(record, folder.path)
             with _told(party, reporter(folder)) as told:
                 return TrainingParticipation(party, folder, [told]).run(address, keyring, line)
 

@@ -19,10 +19,12 @@ from colonnade.cli.options import (
     MethodName,
     Out,
     Quiet,
+    Record,
     Seed,
     Sets,
     check_apart,
     check_out,
+    check_record,
     check_threads,
     read_job,
 )
@@ -44,6 +46,7 @@ def launch(
     out: Out = None,
     parties: PartyFolder = None,
     start: From = None,
+    record: Record = None,
     emulate: Annotated[
         str | None,
         typer.Option(
@@ -70,18 +73,19 @@ def launch(
     Example: colonnade launch digits --emulate latency=5ms --out runs/digits
     """
     check_threads(threads)
-    record = read_job(job, sets, method, seed, allow)
+    check_record(record, out)
+    read = read_job(job, sets, method, seed, allow)
     check_out(out)
     check_apart(start, out)
-    files = party_files(job, record, sets or [], parties)
+    files = party_files(job, read, sets or [], parties)
     from colonnade.run import launch as launching
 
-    if out is not None and not quiet and launching.finished(out, record):
+    if out is not None and not quiet and launching.finished(out, read):
         screen.stderr().print(f"this job is complete; its result is in {out}")
     kept = "" if out is None else f"; the same command goes on from what is saved in {out}"
-    with stopping(kept) as stopped, parties_shown(record.parties, quiet) as observer:
+    with stopping(kept) as stopped, parties_shown(read.parties, quiet) as observer:
         run = launching.launch(
-            record,
+            read,
             out=out,
             files=files,
             keys=keys,
@@ -90,6 +94,7 @@ def launch(
             observers=[observer],
             should_stop=stopped,
             start=start,
+            record=record,
         )
     _show(run, as_json)
     _judge(run, out)

@@ -57,6 +57,15 @@ From = Annotated[
         "classes and what it learnt of the columns. All parties must, from the same version.",
     ),
 ]
+Record = Annotated[
+    int | None,
+    typer.Option(
+        "--record",
+        metavar="ROUNDS",
+        help="Keep the tensors that cross in the first ROUNDS rounds, at each party what it sends "
+        "and receives, in its own folder: for colonnade privacy.",
+    ),
+]
 Json = Annotated[
     bool,
     typer.Option("--json", help="Print JSON, and nothing else, on standard output."),
@@ -136,6 +145,16 @@ def check_threads(threads: int) -> None:
     """Refuse what is no number of threads."""
     if threads < 1:
         raise RequestError(f"--threads is {threads}: it must be 1 or more")
+
+
+def check_record(record: int | None, out: Path | None) -> None:
+    """Refuse what is no number of rounds, and a recording that would be kept nowhere."""
+    if record is not None and record < 1:
+        raise RequestError(f"--record is {record}: it must be 1 or more")
+    if record is not None and out is None:
+        raise RequestError(
+            "--record keeps what crosses in the run folder: give one, as in --out DIR"
+        )
 
 
 def check_apart(start: Path | None, out: Path | None) -> None:

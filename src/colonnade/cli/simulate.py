@@ -17,10 +17,12 @@ from colonnade.cli.options import (
     MethodName,
     Out,
     Quiet,
+    Record,
     Seed,
     Sets,
     check_apart,
     check_out,
+    check_record,
     check_threads,
     read_job,
 )
@@ -44,6 +46,7 @@ def simulate(
     out: Out = None,
     parties: PartyFolder = None,
     start: From = None,
+    record: Record = None,
     as_json: Json = False,
     threads: Annotated[
         int, typer.Option(metavar="N", help="Threads of torch; more than 1 pays for big models.")
@@ -59,18 +62,19 @@ def simulate(
     Example: colonnade simulate digits --method fedbcd:updates=5 --out runs/digits
     """
     check_threads(threads)
-    record = read_job(job, sets, method, seed, allow)
+    check_record(record, out)
+    read = read_job(job, sets, method, seed, allow)
     check_out(out)
     check_apart(start, out)
     # A built-in job has all that it needs, and what lies in this folder is none of its business.
     asked = parties is not None or Path(job).is_file()
-    files = party_files(job, record, sets or [], parties) if asked else {}
+    files = party_files(job, read, sets or [], parties) if asked else {}
     if files and not quiet:
         screen.stderr().print(f"party files are read for {', '.join(files)}")
-    record = with_files(record, files)
+    read = with_files(read, files)
     if out is not None:
-        check_folder(out, "simulate", dumps(record))
-    run, remarks = _follow(record, threads, quiet, start)
+        check_folder(out, "simulate", dumps(read))
+    run, remarks = _follow(read, threads, quiet, start, record)
     try:
         if out is not None:
             run.save(out)
@@ -80,12 +84,14 @@ def simulate(
     _judge(run, out, remarks)
 
 
-def _follow(job: Job, threads: int, quiet: bool, start: Path | None) -> tuple[Run, list[str]]:
+def _follow(
+    job: Job, threads: int, quiet: bool, start: Path | None, record: int | None
+) -> tuple[Run, list[str]]:
     from colonnade.cli.progress import follow_run
-    from colonnade.run.setup import prepare, remarks
+    from colonnade.run.setup import prepare, recording, remarks
     from colonnade.run.simulate import origins_of, simulate_prepared
 
-    parties = prepare(job, origins=origins_of(job, start))
+    parties = recording(prepare(job, origins=origins_of(job, start)), record)
     rounds, found = parties[job.active].agreement().rounds, remarks(parties)
     for remark in found:
         screen.stderr().print(remark)

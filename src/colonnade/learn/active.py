@@ -109,7 +109,7 @@ class TorchActive(TorchLearner):
         """What came, decoded; and what the table has of those from whom nothing came."""
         rows = exchange.rows
         came = {
-            peer: self._received(packed, (len(rows), self._widths[peer]), peer)
+            peer: self._of_rows("embedding", packed, exchange, self._widths[peer], peer, peer)
             for peer, packed in exchange.packed.items()
         }
         if not self._method.quorum.remembers:
@@ -126,6 +126,7 @@ class TorchActive(TorchLearner):
             fault = f"{peer} uploaded rows from {message.start} on, which do not exist"
             raise BreachError(peer, fault)
         table[message.start : message.start + rows] = embedding
+        self._note(peer, "upload", 0, np.arange(message.start, message.start + rows), embedding)
         return rows
 
     def aggregate(

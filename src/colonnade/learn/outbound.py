@@ -15,6 +15,7 @@ import torch
 from colonnade.compress import Encoding, Key, Occasion, decode, plain
 from colonnade.protect import Protect, Secret
 from colonnade.protect.secret import Stream
+from colonnade.record.traffic import Recorder
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import Packed
 
@@ -32,12 +33,19 @@ class Stage:
     """What one kind of tensor passes on its way out."""
 
     def __init__(
-        self, purpose: Purpose, encoding: Encoding, key: Key, random: Stream, protect: Protect
+        self,
+        purpose: Purpose,
+        encoding: Encoding,
+        key: Key,
+        random: Stream,
+        protect: Protect,
+        recorder: Recorder | None = None,
     ) -> None:
         self.purpose = purpose
         self.is_plain = encoding == plain()
         self._encoder = encoding.encoder(key)
         self._random = random
+        self._recorder, self._to = recorder, key.receiver
         self._embedding = protect.embedding if purpose in OF_ROWS else ()
         self._gradient = protect.gradient if purpose == "gradient" else None
 
@@ -51,7 +59,11 @@ class Stage:
         if self._gradient is not None:
             assert labels is not None
             tensor = self._gradient.leaving(tensor, labels, self._random)
-        return self._encoder.encode(tensor, use or Occasion())
+        packed = self._encoder.encode(tensor, use or Occasion())
+        if self._recorder is not None and use is not None and use.rows is not None:
+            kept = decode(packed)
+            self._recorder.note("sent", self._to, self.purpose, use.round, use.rows, kept)
+        return packed
 
     def pack_shown(self, tensor: torch.Tensor, use: Occasion) -> tuple[Packed, torch.Tensor]:
         """The tensor as it leaves, and as everybody reads it, on its own device."""
@@ -81,12 +93,18 @@ class Outbound:
     """
 
     def __init__(
-        self, job_seed: int, me: str, secret: Secret, protect: Protect | None = None
+        self,
+        job_seed: int,
+        me: str,
+        secret: Secret,
+        protect: Protect | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._job_seed = job_seed
         self._me = me
         self._secret = secret
         self._protect = protect or Protect()
+        self._recorder = recorder
         self._stages = 0
 
     def stage(self, purpose: Purpose, encoding: Encoding | None = None, to: str = "") -> Stage:
@@ -96,4 +114,4 @@ class Outbound:
         # By their number, so that no two draw the same noise, whatever they are for.
         self._stages += 1
         random = self._secret.stream(purpose, to, self._stages)
-        return Stage(purpose, encoding or plain(), key, random, self._protect)
+        return Stage(purpose, encoding or plain(), key, random, self._protect, self._recorder)

@@ -6,7 +6,8 @@ import copy
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from colonnade.methods.method import Method
 from colonnade.models.front import Front, Fronted
 from colonnade.protect.secret import KEY_BYTES, Randomness, Secret
 from colonnade.record.metrics import Metric
+from colonnade.record.traffic import EVERYBODY, Recorder
 from colonnade.wire.messages import Hello
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -73,6 +75,8 @@ class Participant:
     """Whether all are as fast as the job says, as in a simulation."""
     randomness: Randomness = os.urandom
     """Where the noise of its protections comes from; a simulation's is derived from a seed."""
+    recorder: Recorder | None = None
+    """Keeps what crosses, for an audit; None keeps nothing."""
     spread: Callable[[str, nn.Module], nn.Module] = lambda name, module: module
     """Spreads a model (`bottom`, `top`) over several processes, where the party has them."""
 
@@ -104,6 +108,18 @@ class Participant:
         """A key for noise, another one each time: a party that goes back to a checkpoint must not
         add the same noise to other numbers."""
         return Secret(self.secret_bytes())
+
+    def recording(self, rounds: int, folder: Path | None = None) -> Participant:
+        """The party as it keeps what crosses in the first rounds, in its folder if it has one."""
+        own, labels = {}, self.data.labels
+        if self.features is not None:
+            own["columns"] = self.features["train"]
+        if labels is not None:
+            # Others are audited for what they tell of the labels that are true, however protected.
+            true = labels.train if labels.truth is None else labels.truth
+            own["labels"] = torch.as_tensor(np.ascontiguousarray(true))
+        peer = EVERYBODY if self.leads else self.job.active
+        return replace(self, recorder=Recorder(rounds, own, peer, folder))
 
     @property
     def hello(self) -> Hello:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -18,7 +19,7 @@ from colonnade.learn.columns import Columns
 from colonnade.learn.contents import Forward
 from colonnade.learn.inbound import received
 from colonnade.learn.learner import Reply, Rows
-from colonnade.learn.outbound import Outbound
+from colonnade.learn.outbound import Outbound, Purpose
 from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import Randomness, Trainer, evaluating
@@ -55,7 +56,10 @@ class TorchLearner:
         self._kept: dict[int, Weights] = {}
         self.best = -1
         self._random = Randomness(modules.values(), party.seed, party.device)
-        self._outbound = Outbound(party.job.seed, party.me, party.secret(), self._method.protect)
+        self._recorder = party.recorder
+        self._outbound = Outbound(
+            party.job.seed, party.me, party.secret(), self._method.protect, party.recorder
+        )
         self._crosses = not party.leads
         """Whether the party's own embeddings leave it."""
 
@@ -144,6 +148,8 @@ class TorchLearner:
         self._trainer.end_round(round)
 
     def state(self) -> Tree:
+        if self._recorder is not None:
+            self._recorder.flush()
         return moved(self._memory(), "cpu", copy=True)
 
     def restore(self, state: Tree) -> None:
@@ -183,6 +189,21 @@ class TorchLearner:
         """A tensor from the wire, once it is what is due."""
         return received(packed, shape, self._party.dtype, sender, finite=finite).to(self._device)
 
+    def _of_rows(
+        self, purpose: Purpose, packed: Packed, exchange: Exchange, width: int, sender: str, of: str
+    ) -> torch.Tensor:
+        """A tensor from the wire that stands for the rows of an exchange and is `of` a party."""
+        tensor = self._received(packed, (len(exchange.rows), width), sender)
+        self._note(of, purpose, exchange.round, exchange.rows, tensor)
+        return tensor
+
+    def _note(
+        self, peer: str, purpose: Purpose, round: int, rows: Rows, tensor: torch.Tensor
+    ) -> None:
+        """Something of these rows was received."""
+        if self._recorder is not None:
+            self._recorder.note("received", peer, purpose, round, rows, tensor)
+
 
 class TorchPassive(TorchLearner):
     """A passive party's bottom model."""
@@ -208,8 +229,10 @@ class TorchPassive(TorchLearner):
 
     def unpack(self, exchange: Exchange, reply: Reply) -> None:
         assert isinstance(reply, Gradient)
-        shape = len(exchange.rows), self.width
-        exchange.gradient = self._received(reply.tensor, shape, self._party.job.active)
+        active = self._party.job.active
+        exchange.gradient = self._of_rows(
+            "gradient", reply.tensor, exchange, self.width, active, active
+        )
 
     def _breach(self, what: str) -> BreachError:
         return BreachError(self._party.job.active, f"{self._party.job.active} sent {what}")
@@ -263,7 +286,8 @@ class TorchPassive(TorchLearner):
         bottom = self._modules["bottom"]
         with evaluating(bottom):
             embedding = bottom(self._features["train"][start : start + rows])
-        return self._outbound.stage("upload").pack(embedding)
+        use = Occasion(rows=np.arange(start, start + len(embedding)))
+        return self._outbound.stage("upload").pack(embedding, use)
 
     def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
         """The bottom model on a whole split, in evaluation mode.

@@ -109,6 +109,7 @@ def card_of(
         method=dict(party.job.method),
         seed=party.job.seed,
         parent=party.parent,
+        recorded=None if party.recorder is None else party.recorder.summary(),
         environment=environment(),
     )
     if objective is None or party.data.labels is None:

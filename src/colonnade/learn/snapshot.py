@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -70,6 +71,7 @@ class SnapshotPassive(TorchPassive):
         labels = received(message.labels, shape, due.dtype, active, classes=classes)
         weights = [self._received(each, (len(due),), active) for each in message.weights]
         self._labels = labels.to(self._device)
+        self._note(active, "labels", 0, np.arange(len(labels)), labels)
         self._sample_weights = weights[0] if weights else None
 
     def unpack(self, exchange: Exchange, reply: Reply) -> None:
@@ -85,7 +87,7 @@ class SnapshotPassive(TorchPassive):
             )
         sender = self._party.job.active
         embeddings = {
-            name: self._received(packed, (len(exchange.rows), self._widths[name]), sender)
+            name: self._of_rows("embedding", packed, exchange, self._widths[name], sender, name)
             for name, packed in zip(others, reply.embeddings, strict=True)
         }
         parameters = dict(self._top.named_parameters())
@@ -149,8 +151,10 @@ class SnapshotActive(TorchActive):
     def labels_message(self) -> Labels:
         """The labels as the loss takes them, and the rows' weights."""
         out, weights = self._outbound.stage("labels"), self._sample_weights
+        labels = self._labels["train"]
         return Labels(
-            out.pack(self._labels["train"]), () if weights is None else (out.pack(weights),)
+            out.pack(labels, Occasion(rows=np.arange(len(labels)))),
+            () if weights is None else (out.pack(weights),),
         )
 
     def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:

@@ -47,6 +47,21 @@ class Aligned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many rows it found."""
 
 
+class Recorded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a party has kept of the tensors that crossed, in its folder `traffic`.
+
+    >>> Recorded(94, 188, 3_400_000).whole
+    True
+    """
+
+    rounds: int
+    """Those of the first so many rounds."""
+    tensors: int
+    bytes: int
+    whole: bool = True
+    """False where there was more than may be kept."""
+
+
 class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A party's part of a model.
 
@@ -96,6 +111,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The job's, which all parties know."""
     parent: str = ""
     """The version that the training began from; empty where it began from nothing."""
+    recorded: Recorded | None = None
+    """The recording of the training's traffic; None where there is none."""
     environment: dict[str, str] = {}
     """The versions of what it was trained with."""
     hashes: dict[str, str] = {}
@@ -175,7 +192,7 @@ def from_json(content: bytes, where: str) -> Card:
 def _checks(card: Card) -> list[tuple[str, bool]]:
     """What the types of the fields do not say of them, by field."""
     names = (card.party, card.active, *card.widths)
-    fitted, aligned = card.calibration, card.alignment
+    fitted, aligned, kept = card.calibration, card.alignment, card.recorded
     sizes = all(0 <= size < _ROWS_MAX for size in card.row_shape)
     return [
         ("party", len(card.widths) <= PARTIES_MAX and all(map(_NAME.fullmatch, names))),
@@ -186,6 +203,7 @@ def _checks(card: Card) -> list[tuple[str, bool]]:
         ("parent", _VERSION.fullmatch(card.parent) is not None),
         ("hashes", card.hashes.keys() <= set(FILES)),
         ("hashes", all(map(_HASH.fullmatch, card.hashes.values()))),
+        ("recorded", kept is None or min(kept.rounds, kept.tensors, kept.bytes) >= 0),
         ("alignment", aligned is None or 0 <= aligned.count < _ROWS_MAX),
         ("calibration", fitted is None or (fitted.scale > 0 and math.isfinite(fitted.shift))),
     ]

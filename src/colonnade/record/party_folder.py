@@ -9,6 +9,7 @@
     ledger.json      the counts by peer, direction and kind
     reconciliation.json  where a peer's counts differ
     model.json       what it takes to score rows with the weights
+    traffic/         what crossed in the first rounds, where that was to be recorded
     timeline.parquet, last.safetensors, best.safetensors, preprocessing.json
 
 The active party's also has `history.parquet`, `rounds.parquet`, `classes.json` and `summary.json`.

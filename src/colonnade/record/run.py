@@ -25,6 +25,7 @@ from colonnade.record.history import Row
 from colonnade.record.metrics import Metric
 from colonnade.record.private import private_file, write_whole
 from colonnade.record.reading import hash_of
+from colonnade.record.traffic import replace_pieces
 from colonnade.record.tree import Weights
 from colonnade.units import show_bytes, show_time
 from colonnade.wire.ledger import Entry
@@ -73,6 +74,8 @@ class PartyRun:
     party, and for a regression."""
     card: Card | None = None
     """What it takes to score rows with its weights; None where nothing was learnt."""
+    traffic: list[bytes] = field(default_factory=list)
+    """The recording of what crossed (`record.traffic`), where it is in no folder yet."""
 
 
 @dataclass(frozen=True)
@@ -236,6 +239,7 @@ class Run:
         try:
             for name, party in self.parties.items():
                 save_party(out / "parties" / name, party)
+                replace_pieces(out / "parties" / name, party.traffic)
             self.save_figures(out)
         except OSError as error:
             raise RequestError(f"the run cannot be saved in {out}: {reason(error)}") from None

@@ -59,6 +59,7 @@ def launch(
     observers: Sequence[Subscriber] = (),
     should_stop: Callable[[], bool] | None = None,
     start: str | Path | None = None,
+    record: int | None = None,
 ) -> Run:
     """Train a job with every party in a process of its own, connected over mTLS on loopback.
 
@@ -80,6 +81,8 @@ def launch(
         should_stop: asked now and then; when true, all parties save what they have and end.
         start: the folder of an earlier run, launched or simulated, whose model all parties begin
             with, as in `simulate`.
+        record: of so many first rounds, every party keeps the tensors that it sends and receives in
+            its own folder, for `colonnade.audit`; needs `out`.
 
     Example:
         >>> from colonnade.job import load
@@ -90,6 +93,10 @@ with colonnade keys issue nowhere --party clinic
     """
     job = as_job(job)
     check_count("threads", threads)
+    if record is not None:
+        check_count("record", record)
+        if out is None:
+            raise RequestError("record keeps what crosses in the run folder: give out too")
     for name in job.parties:
         file = (files or {}).get(name)
         own = job if file is None else own_job(job, name, file)
@@ -104,7 +111,9 @@ with colonnade keys issue nowhere --party clinic
         if not finished(folder, job):
             alliance = new_keys(job, private) if keys is None else check_keys(job, Path(keys))
             launched = _Launch(job, folder, private, alliance, emulate, observers, should_stop)
-            launched.run(files or {}, threads, start)
+            more = [] if start is None else ["--from", str(start)]
+            more += [] if record is None else ["--record", str(record)]
+            launched.run(files or {}, threads, more)
         try:
             run = combine(folder, job)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -166,17 +175,15 @@ class _Launch:
     observers: Sequence[Subscriber]
     should_stop: Callable[[], bool] | None
 
-    def run(
-        self, files: Mapping[str, PartyFile], threads: int, start: str | Path | None = None
-    ) -> None:
-        """Align, where the job wants it, and train."""
+    def run(self, files: Mapping[str, PartyFile], threads: int, more: Sequence[str] = ()) -> None:
+        """Align, where the job wants it, and train, with `more` options of `colonnade join`."""
         job = self.job
         own = all_files(job, files)
         wants = job.alignment == "private" and job.data is None
         if wants and not all(file.aligned for file in own.values()):
             own = self._align(own)
         folders = {name: own_folder(self.folder, name) for name in job.parties}
-        options = ["--threads", str(threads), *([] if start is None else ["--from", str(start)])]
+        options = ["--threads", str(threads), *more]
         self._start("join", own, folders, options, threads)
 
     def _align(self, files: Mapping[str, PartyFile]) -> dict[str, PartyFile]:

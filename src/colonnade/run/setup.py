@@ -77,6 +77,13 @@ def prepare(
     }
 
 
+def recording(parties: Parties, rounds: int | None) -> Parties:
+    """The parties as they keep what crosses in the first rounds; None keeps nothing."""
+    if rounds is None:
+        return parties
+    return {name: party.recording(rounds) for name, party in parties.items()}
+
+
 def participant(
     job: Job,
     me: str,

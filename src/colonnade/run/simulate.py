@@ -29,8 +29,8 @@ from colonnade.record.history import Row
 from colonnade.record.metrics import Metric
 from colonnade.record.run import PartyRun, Run
 from colonnade.record.sizes import Sizes
-from colonnade.run.arguments import as_job, check_training
-from colonnade.run.setup import Parties, active_of, prepare, remarks, sizes_of, widths_of
+from colonnade.run.arguments import as_job, check_count, check_training
+from colonnade.run.setup import Parties, active_of, prepare, recording, remarks, sizes_of, widths_of
 from colonnade.sim.kernel import Interrupted, Simulator
 from colonnade.sim.links import Rule
 from colonnade.sim.world import SimulatedWorld
@@ -52,6 +52,7 @@ def simulate(
     rules: Sequence[Rule] = (),
     threads: int = 1,
     start: Run | str | Path | None = None,
+    record: int | None = None,
 ) -> Run:
     """Train a job in virtual time.
 
@@ -65,6 +66,8 @@ def simulate(
         threads: of torch, for the time of the run; more than one pays for big models only.
         start: an earlier run, or its folder, whose model all parties begin with: its weights,
             classes and what it has learnt of the columns. Optimizers begin afresh.
+        record: of so many first rounds, every party keeps the tensors that it sends and receives,
+            for `colonnade.audit`.
 
     Example:
         >>> from colonnade.job import load
@@ -73,8 +76,10 @@ def simulate(
         (21, 'end')
     """
     check_training(data, models, observers, rules, should_stop, threads)
-    record = as_job(job)
-    parties = prepare(record, data, models, origins_of(record, start))
+    job = as_job(job)
+    if record is not None:
+        check_count("record", record)
+    parties = recording(prepare(job, data, models, origins_of(job, start)), record)
     found = remarks(parties)
     for sentence in found:
         warnings.warn(sentence, stacklevel=2)
@@ -221,6 +226,7 @@ def party_run(
         preprocessing=None if data is None else data.columns.preprocessing,
         classes=() if data is None or data.labels is None else data.labels.names,
         card=None if me is None else card_of(me, *learnt),
+        traffic=[] if me is None or me.recorder is None else me.recorder.pieces,
     )
 
 

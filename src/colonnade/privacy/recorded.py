@@ -1,0 +1,229 @@
+"""A party's recording (`record.traffic`), read and put in order: which tensors crossed, to whom, of
+which rows. It may have come from anybody, and is believed in nothing before it is checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from colonnade.errors import RequestError
+from colonnade.record.reading import read_weights, shapes_of
+from colonnade.record.traffic import BYTES_MAX, FOLDER, PIECE_BYTES, pieces_in
+
+Array = NDArray[Any]
+Rows = NDArray[np.int64]
+_NAME = re.compile(
+    r"\d{1,15}:(?P<direction>sent|received):(?P<peer>\*|[A-Za-z0-9_-]{1,64}):"
+    r"(?P<purpose>[a-z]{1,16}):(?P<round>\d{1,15})"
+)
+_OWN = re.compile(r"own:(?P<own>labels|columns):\d{1,15}")
+_READ_BYTES_MAX = 2 * BYTES_MAX + 64 * PIECE_BYTES
+"""More than any recorder writes, of several processes too."""
+_ROWS_MAX = 2**40
+_AGAIN = "copy the whole folder of the run again, or record it again"
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """All tensors of one kind that crossed one way, row by row, in the order in which they did.
+
+    >>> crossed = Stream.of([(0, np.array([4, 7]), np.ones((2, 3))),
+    ...                      (1, np.array([7]), np.zeros((1, 3)))])
+    >>> crossed.release.tolist(), crossed.ids.tolist(), crossed.releases
+    ([0, 0, 1], [4, 7], 2)
+    """
+
+    rows: Rows
+    """The training row that each line is of."""
+    values: Array
+    """[lines, width]"""
+    batch: Rows
+    """Which tensor each line is of."""
+    round: Rows
+    """The round of each line."""
+
+    @classmethod
+    def of(cls, tensors: Iterable[tuple[int, Rows, Array]]) -> Stream:
+        """From round, rows and values of each tensor."""
+        rounds, rows, values = zip(*tensors, strict=True)
+        sizes = [len(each) for each in rows]
+        numbers = np.arange(len(sizes))
+        return cls(
+            np.concatenate(rows),
+            np.concatenate(values),
+            np.repeat(numbers, sizes),
+            np.repeat(np.asarray(rounds, np.int64), sizes),
+        )
+
+    def __post_init__(self) -> None:
+        ids, inverse = np.unique(self.rows, return_inverse=True)
+        order = np.argsort(inverse, kind="stable")
+        counts = np.bincount(inverse)
+        release = np.empty(len(order), np.int64)
+        starts = np.repeat(np.cumsum(counts) - counts, counts)
+        release[order] = np.arange(len(order)) - starts
+        known = {"ids": ids, "place": inverse, "counts": counts, "release": release}
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
+
+    ids: Rows = field(init=False)
+    """The rows that crossed, each once."""
+    place: Rows = field(init=False)
+    """Of each line, the place of its row in `ids`."""
+    counts: Rows = field(init=False)
+    """How often each row crossed."""
+    release: Rows = field(init=False)
+    """For the how-manieth time the row of each line crossed, from 0."""
+
+    @property
+    def releases(self) -> int:
+        """The most times that any row crossed."""
+        return int(self.counts.max())
+
+    def first(self) -> Stream:
+        """Each row when it crossed for the first time, and never again."""
+        return self.only(self.release == 0)
+
+    def only(self, lines: NDArray[np.bool_]) -> Stream:
+        """Some of the lines."""
+        return Stream(self.rows[lines], self.values[lines], self.batch[lines], self.round[lines])
+
+    def batches(self) -> Iterator[tuple[slice, Array]]:
+        """The lines of each tensor, and its values."""
+        edges = np.flatnonzero(np.diff(self.batch)) + 1
+        for start, end in zip([0, *edges], [*edges, len(self.batch)], strict=True):
+            yield slice(start, end), self.values[start:end]
+
+    def first_values(self) -> Array:
+        """What crossed of each row of `ids` when it did for the first time."""
+        first = self.first()
+        return first.values[np.argsort(first.place)]
+
+    def pooled(self, scores: Array) -> Array:
+        """A figure for each row from one for each line: their mean."""
+        return np.bincount(self.place, scores) / self.counts
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """A party's own labels or columns of the rows that were recorded."""
+
+    rows: Rows
+    values: Array
+
+    def of(self, rows: Rows) -> Array:
+        """Those of some rows; refuses rows of which nothing is known."""
+        places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        if (self.rows[places] != rows).any():
+            raise RequestError(f"the recording lacks the truth about some of its rows: {_AGAIN}")
+        return self.values[places]
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """What one party has recorded."""
+
+    party: str
+    streams: dict[tuple[str, str, str], Stream]
+    """By direction, peer and purpose."""
+    labels: Own | None = None
+    """Whole numbers are classes, others are quantities; None at a passive party."""
+    columns: Own | None = None
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds it covers."""
+        return 1 + max((int(each.round.max()) for each in self.streams.values()), default=-1)
+
+
+def read_recording(party: str, folder: Path) -> Recording | None:
+    """The recording in a party's folder; None where there is none.
+
+    >>> read_recording("bank", Path("nowhere")) is None
+    True
+    """
+    place = folder / FOLDER
+    if place.is_symlink():
+        raise RequestError(f"{place} is no plain folder: {_AGAIN}")
+    paths, size = pieces_in(folder), 0
+    for path in paths:
+        shapes_of(path)
+        size += path.stat().st_size
+        if size > _READ_BYTES_MAX:
+            raise RequestError(
+                f"the recording in {place} is larger than {_READ_BYTES_MAX:,} bytes, which no "
+                f"party keeps: {_AGAIN}"
+            )
+    return recording_of(party, (_load(path) for path in paths)) if paths else None
+
+
+def _load(path: Path) -> dict[str, Array]:
+    try:
+        return safetensors.numpy.load(read_weights(path))
+    except (safetensors.SafetensorError, ValueError, KeyError):
+        raise RequestError(f"the recording in {path} is damaged: {_AGAIN}") from None
+
+
+def recording_of(party: str, pieces: Iterable[dict[str, Array]]) -> Recording:
+    """A recording from the tensors of its pieces."""
+    crossed: dict[tuple[str, str, str], list[tuple[int, Rows, Array]]] = {}
+    own: dict[str, list[tuple[int, Rows, Array]]] = {}
+    for piece in pieces:
+        for name in sorted(piece, key=_order):
+            if name.endswith(":rows"):
+                continue
+            values, rows = piece[name], piece.get(f"{name}:rows")
+            _check(party, name, values, rows)
+            assert rows is not None
+            if (found := _NAME.fullmatch(name)) is not None:
+                key = found["direction"], found["peer"], found["purpose"]
+                flat = values.reshape(len(values), -1)
+                crossed.setdefault(key, []).append((int(found["round"]), rows, flat))
+            elif (mine := _OWN.fullmatch(name)) is not None:
+                own.setdefault(mine["own"], []).append((0, rows, values))
+            else:
+                raise _odd(party)
+    for tensors in (*crossed.values(), *own.values()):
+        if len({each[2].shape[1:] for each in tensors}) > 1:
+            raise _odd(party)
+    streams = {key: Stream.of(tensors) for key, tensors in crossed.items()}
+    truth = {name: _own(tensors) for name, tensors in own.items()}
+    return Recording(party, streams, truth.get("labels"), truth.get("columns"))
+
+
+def _order(name: str) -> int:
+    head = name.partition(":")[0]
+    return int(head) if head.isdecimal() and len(head) < 16 else -1
+
+
+def _check(party: str, name: str, values: Array, rows: Array | None) -> None:
+    # Labels are a list, or a column where the loss takes them so.
+    dimensions = (1,) if name.startswith("own:labels") else (1, 2) if ":labels:" in name else (2,)
+    if rows is None or rows.dtype != np.int64 or rows.ndim != 1 or not len(rows):
+        raise _odd(party)
+    if values.ndim not in dimensions or len(values) != len(rows) or not values.size:
+        raise _odd(party)
+    if values.dtype not in (np.float32, np.int64) or rows.min() < 0 or rows.max() >= _ROWS_MAX:
+        raise _odd(party)
+    if not np.isfinite(values).all():
+        raise RequestError(
+            f"the recording of {party} has numbers that are not finite, as a training that "
+            "diverged has them: nothing can be said of it"
+        )
+
+
+def _own(tensors: list[tuple[int, Rows, Array]]) -> Own:
+    rows, first = np.unique(np.concatenate([each[1] for each in tensors]), return_index=True)
+    return Own(rows, np.concatenate([each[2] for each in tensors])[first])
+
+
+def _odd(party: str) -> RequestError:
+    return RequestError(f"the recording of {party} has tensors that no party records: {_AGAIN}")

@@ -1,0 +1,114 @@
+"""What an audit says, for somebody who has to answer for the data and not for the mathematics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from colonnade.privacy.findings import Finding
+from colonnade.privacy.recorded import Recording
+from colonnade.record.traffic import EVERYBODY
+
+NOT_TESTED = (
+    "parties that put together what each of them received",
+    "parties that depart from the protocol, as by gradients made to draw out more",
+    "attacks other than those listed, and attackers who know more than stated",
+    "rounds that were not recorded, and the embeddings that are sent for evaluation or prediction",
+    "what the trained model itself tells of the rows it was trained on",
+)
+LEVELS = ((0.8, "nearly all"), (0.3, "much"), (0.05, "something"))
+"""From how large a leak on it is called what."""
+CONTROL_OFF = 0.03
+
+
+def verdict(findings: Sequence[Finding], recordings: Mapping[str, Recording]) -> list[str]:
+    """A sentence for each party that could tell something, by the attack that told most; then what
+    the recordings at hand cannot answer.
+
+    >>> verdict([], {})
+    []
+    """
+    told = [_sentence(group) for group in _groups(findings)]
+    return told + _unsure(findings) + _left_to_others(recordings)
+
+
+def _groups(findings: Iterable[Finding]) -> list[list[Finding]]:
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for each in findings:
+        groups.setdefault((each.party, each.of, each.to), []).append(each)
+    return list(groups.values())
+
+
+def level(leak: float) -> str:
+    """How a leak is called.
+
+    >>> level(0.9), level(0.01)
+    ('nearly all', 'nothing')
+    """
+    return next((word for least, word in LEVELS if leak >= least), "nothing")
+
+
+def _sentence(group: Sequence[Finding]) -> str:
+    # Of several that tell as much, the first needs least.
+    worst = max(group, key=lambda each: round(each.leak, 2))
+    to = "Every other party" if worst.to == EVERYBODY else worst.to
+    word = level(worst.leak)
+    whose = f"{worst.party}'s {worst.of}"
+    if word == "nothing":
+        tried = ", ".join(each.attack for each in group)
+        return (
+            f"{to} could not be shown to tell anything of {whose} beyond what it would know "
+            f"without the training ({tried}). This does not prove that nothing can be told."
+        )
+    return f"{to} can tell {word} of {whose}: {_figures(worst)}; it needs {worst.needs}."
+
+
+def _figures(worst: Finding) -> str:
+    best = max((worst.one, worst.pooled), key=lambda each: each.leak(worst.baseline))
+    if best.r2 is not None:
+        return (
+            f"it rebuilds them with R² {best.r2:.2f} ({worst.attack}), where 1 is exact and 0 is "
+            "what the averages tell"
+        )
+    assert best.accuracy is not None and worst.baseline.accuracy is not None
+    assert best.auc is not None and worst.baseline.auc is not None
+    return (
+        f"the right label for {best.accuracy:.1%} of {worst.rows:,} rows ({worst.attack}), where "
+        f"{worst.baseline_is} gives {worst.baseline.accuracy:.1%}; it orders rows with AUC "
+        f"{best.auc:.3f} against {worst.baseline.auc:.3f}"
+    )
+
+
+def _unsure(findings: Sequence[Finding]) -> list[str]:
+    """Where the control is not what chance gives, figures mean less than they seem to."""
+    off = [
+        f"{each.attack} for {each.to}"
+        for each in findings
+        if each.control.auc is not None and abs(each.control.auc - 0.5) > CONTROL_OFF
+    ]
+    if not off:
+        return []
+    return [
+        f"With shuffled labels these attacks differ from chance by more than {CONTROL_OFF}: "
+        f"{', '.join(off)}. There are too few rows for their figures to be exact."
+    ]
+
+
+def _left_to_others(recordings: Mapping[str, Recording]) -> list[str]:
+    """What only somebody else has the truth for."""
+    said = []
+    for name, own in recordings.items():
+        received = {(peer, what) for way, peer, what in own.streams if way == "received"}
+        from_ = sorted({peer for peer, what in received if what in ("embedding", "upload")})
+        others = [peer for peer in from_ if peer not in recordings]
+        if others:
+            said.append(
+                f"What {name} can tell of the columns of {', '.join(others)} only they can say: "
+                "each audits its own recording."
+            )
+        active = sorted({peer for peer, what in received if what == "gradient"} - set(recordings))
+        if active:
+            said.append(
+                f"What {name} can tell of the labels of {active[0]} only {active[0]} can say, "
+                "by an audit of its own recording."
+            )
+    return said

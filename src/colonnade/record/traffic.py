@@ -1,0 +1,176 @@
+"""What crossed, kept by a party for an audit of its own (`colonnade privacy`): the tensors of rows
+that it sent and received in the first rounds, as whoever received them reads them.
+
+A party's folder has them in `traffic/`, in pieces, each a safetensors file with these names:
+
+    0:sent:telco:gradient:17            a tensor, and the round that it belongs to
+    0:sent:telco:gradient:17:rows       the training rows that it stands for, by number
+    own:labels:0, own:labels:0:rows     the party's own labels of rows that come up the first time
+    own:columns:0, own:columns:0:rows   its own columns, as its bottom model reads them
+
+Nothing is kept of anybody else that did not cross. A round that is done again after a crash crossed
+twice, and is kept twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.record.card import Recorded
+from colonnade.record.private import write_whole
+
+if TYPE_CHECKING:
+    import torch
+
+FOLDER = "traffic"
+BYTES_MAX = 2**28
+"""The most that a party keeps; what comes then is not recorded."""
+PIECE_BYTES = 2**22
+"""A piece is written when it is so large; and at every checkpoint, so that whatever a party goes on
+from after a crash has been recorded."""
+EVERYBODY = "*"
+"""Stands for the peer where a tensor is for all parties."""
+Direction = Literal["sent", "received"]
+
+
+class Recorder:
+    """Keeps the tensors of the first rounds; in memory, unless it is given a party's folder.
+
+    >>> import torch
+    >>> kept = Recorder(rounds=1, own={"labels": torch.tensor([0, 1, 1])})
+    >>> kept.note("sent", "telco", "gradient", 0, np.array([2, 0]), torch.ones(2, 4))
+    >>> kept.note("sent", "telco", "gradient", 1, np.array([1, 2]), torch.ones(2, 4))
+    >>> kept.summary().tensors, len(kept.pieces)
+    (1, 1)
+    """
+
+    def __init__(
+        self,
+        rounds: int,
+        own: Mapping[str, torch.Tensor],
+        peer: str = EVERYBODY,
+        folder: Path | None = None,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
+        """`own` is the party's labels or columns, by training row; `peer` gets what is sent without
+        a name."""
+        self.rounds, self.peer = rounds, peer
+        self.pieces: list[bytes] = []
+        """Those that are in no folder."""
+        self._own = {name: _flat(values) for name, values in own.items()}
+        self._seen = {name: np.zeros(len(values), bool) for name, values in own.items()}
+        self._folder, self._bytes_max = folder, bytes_max
+        self._begun: dict[str, torch.Tensor] = {}
+        self._begun_bytes = self._bytes = self._tensors = self._number = 0
+        self._full = False
+        if folder is not None:
+            self._go_on(folder)
+
+    def _go_on(self, folder: Path) -> None:
+        """After what an earlier process has written."""
+        for path in pieces_in(folder):
+            self._number = int(path.stem)
+            self._bytes += path.stat().st_size
+            self._tensors += _count(path)
+
+    def note(
+        self,
+        direction: Direction,
+        peer: str,
+        purpose: str,
+        round: int,
+        rows: NDArray[np.int64],
+        tensor: torch.Tensor,
+    ) -> None:
+        """A tensor crosses, of these training rows."""
+        if round >= self.rounds or self._full:
+            return
+        fresh: dict[str, torch.Tensor] = {}
+        name = f"{self._tensors}:{direction}:{peer or self.peer}:{purpose}:{round}"
+        self._add(fresh, name, tensor, rows)
+        for own, values in self._own.items():
+            new = rows[~self._seen[own][rows]]
+            if len(new):
+                self._add(fresh, f"own:{own}:{self._tensors}", values[new], new)
+        more = sum(each.nbytes for each in fresh.values())
+        if self._bytes + self._begun_bytes + more > self._bytes_max:
+            self._full = True
+            return
+        for seen in self._seen.values():
+            seen[rows] = True
+        self._begun |= fresh
+        self._begun_bytes += more
+        self._tensors += 1
+        if self._begun_bytes >= PIECE_BYTES:
+            self.flush()
+
+    def _add(
+        self, piece: dict[str, torch.Tensor], name: str, tensor: Any, rows: NDArray[np.int64]
+    ) -> None:
+        import torch
+
+        held = tensor.detach().to("cpu")
+        held = held.to(torch.float32 if held.is_floating_point() else torch.int64)
+        # A plain encoding shows the live tensor, which may change.
+        piece[name] = held.clone(memory_format=torch.contiguous_format)
+        piece[f"{name}:rows"] = torch.from_numpy(np.array(rows, np.int64))
+
+    def flush(self) -> None:
+        """Write what was not written yet."""
+        if not self._begun:
+            return
+        from safetensors.torch import save
+
+        piece = save(self._begun)
+        self._begun, self._begun_bytes = {}, 0
+        self._bytes += len(piece)
+        self._number += 1
+        if self._folder is None:
+            self.pieces.append(piece)
+        else:
+            write_piece(self._folder, self._number, piece)
+
+    def summary(self) -> Recorded:
+        """What there is of it, all of it written."""
+        self.flush()
+        return Recorded(self.rounds, self._tensors, self._bytes, not self._full)
+
+
+def _flat(values: torch.Tensor) -> torch.Tensor:
+    return values.detach().reshape(len(values), -1) if values.dim() > 1 else values
+
+
+def _count(path: Path) -> int:
+    """How many tensors of others and to others a piece has."""
+    from colonnade.record.reading import shapes_of
+
+    names = [name for name in shapes_of(path) if not name.endswith(":rows")]
+    return sum(not name.startswith("own:") for name in names)
+
+
+def pieces_in(folder: Path) -> list[Path]:
+    """The pieces of a party's recording, in their order.
+
+    >>> pieces_in(Path("nowhere"))
+    []
+    """
+    return sorted((folder / FOLDER).glob("[0-9]" * 6 + ".safetensors"))
+
+
+def write_piece(folder: Path, number: int, piece: bytes) -> None:
+    """Write a piece of a party's recording into its folder, for its owner only."""
+    (folder / FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(folder / FOLDER / f"{number:06d}.safetensors", [piece])
+
+
+def replace_pieces(folder: Path, pieces: list[bytes]) -> None:
+    """Write a recording in the place of whatever was there."""
+    for path in pieces_in(folder):
+        path.unlink()
+    for number, piece in enumerate(pieces, 1):
+        write_piece(folder, number, piece)

@@ -1,0 +1,29 @@
+"""A launch that is recorded: every party has its own recording, and is audited by it alone."""
+
+from __future__ import annotations
+
+import json
+
+from colonnade.cli import main
+from colonnade.privacy.recorded import read_recording
+
+
+def test_a_launched_party_audits_its_own_traffic(tmp_path, capfd):
+    out = tmp_path / "run"
+    words = ["--set", "train.epochs=2", "--record", "10", "--out", str(out), "--quiet"]
+    assert main(["launch", "breast-cancer", *words]) == 0
+    for name in ("hospital", "lab"):
+        folder = out / "parties" / name
+        recording = read_recording(name, folder)
+        assert recording is not None and recording.rounds == 10
+        card = json.loads((folder / "model.json").read_text())
+        assert card["recorded"]["rounds"] == 10 and card["recorded"]["whole"]
+        for path in (folder / "traffic").iterdir():
+            assert path.stat().st_mode & 0o777 == 0o600
+    capfd.readouterr()
+    hospital = out / "parties" / "hospital"
+    assert main(["privacy", str(hospital), "--known", "40", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    spectral = next(each for each in found["findings"] if each["attack"] == "spectral")
+    assert spectral["to"] == "lab" and spectral["pooled"]["accuracy"] > 0.9
+    assert (hospital / "privacy.json").exists()

@@ -1,0 +1,240 @@
+"""Recording a training keeps what crossed and moves nothing; an audit of it says what that told."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+import colonnade as cn
+from colonnade import methods
+from colonnade.cli import main
+from colonnade.job import load
+from colonnade.privacy.recorded import read_recording
+from colonnade.run.audit import audit, save_audit
+from colonnade.run.setup import prepare
+from colonnade.run.simulate import simulate_prepared
+from colonnade.testing.stores import MemoryStore
+from tests.golden import METHODS, digest
+from tests.small import small, with_network
+
+ROUNDS = 12
+
+
+def trained(method, record=None, **train):
+    case = small(3, method=METHODS[method], rounds=ROUNDS, labels="shared", seed=1, **train)
+    case.job = with_network(case.job, latency="5ms")
+    return case, cn.simulate(case.job, case.data, case.modules, record=record)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_recording_moves_nothing_and_has_every_row_that_crossed(method):
+    case, kept = trained(method, record=ROUNDS)
+    _, plain = trained(method)
+    assert digest(kept.weights) == digest(plain.weights)
+    assert {name: party.ledger for name, party in kept.parties.items()} == {
+        name: party.ledger for name, party in plain.parties.items()
+    }
+    assert all(
+        party.card.recorded is None and not party.traffic for party in plain.parties.values()
+    )
+    snapshots = methods.build(METHODS[method]).exchange.sends_snapshots
+    active, passives = case.job.active, case.job.passives
+    from_memory = _recordings(kept)
+    for name in passives:
+        own = from_memory[name]
+        sent, seen = own.streams["sent", active, "embedding"], from_memory[active]
+        there = seen.streams["received", name, "embedding"]
+        # Some may be under way at the end, and are never looked at.
+        assert np.array_equal(there.values, sent.values[: len(there.values)])
+        assert np.array_equal(there.rows, sent.rows[: len(there.rows)])
+        assert np.array_equal(own.columns.of(sent.ids), _columns(case, name)[sent.ids])
+        assert own.labels is None
+        reply = ("received", active, "labels" if snapshots else "gradient")
+        assert reply in own.streams
+        assert kept.parties[name].card.recorded.tensors == _tensors(own)
+    if snapshots:
+        assert ("sent", "*", "labels") in from_memory[active].streams
+
+
+def _columns(case, name):
+    return case.x(name).float().numpy()
+
+
+def _tensors(recording):
+    return sum(len(np.unique(each.batch)) for each in recording.streams.values())
+
+
+def _recordings(run):
+    import safetensors.numpy
+
+    from colonnade.privacy.recorded import recording_of
+
+    return {
+        name: recording_of(name, map(safetensors.numpy.load, party.traffic))
+        for name, party in run.parties.items()
+    }
+
+
+def test_what_is_recorded_is_what_the_receiver_reads():
+    """Compressed on the way, and the same at both ends."""
+    options = {"name": "fedsgd", "compress": {"embedding": "scalar:4", "gradient": "half"}}
+    case = small(2, method=options, rounds=4)
+    own = _recordings(cn.simulate(case.job, case.data, case.modules, record=4))
+    active, (passive,) = case.job.active, case.job.passives
+    for way, back, what in (("sent", "received", "embedding"), ("received", "sent", "gradient")):
+        mine = own[passive].streams[way, active, what]
+        theirs = own[active].streams[back, passive, what]
+        assert np.array_equal(mine.values, theirs.values) and len(mine.values)
+
+
+def test_only_the_first_rounds_are_kept():
+    _, run = trained("fedsgd", record=3)
+    assert {own.rounds for own in _recordings(run).values()} == {3}
+
+
+def test_rounds_that_are_done_again_are_kept_twice(tmp_path):
+    case = small(2, rounds=ROUNDS, checkpoint_every=4)
+    stores = {name: MemoryStore() for name in case.job.parties}
+    done = []
+
+    def attempt(stop_after):
+        parties = prepare(case.job, case.data, case.modules)
+        kept = {name: own.recording(99, tmp_path / name) for name, own in parties.items()}
+        done.clear()
+        simulate_prepared(
+            kept,
+            stores=stores,
+            observers=[done.append],
+            should_stop=lambda: len(done) > stop_after,
+        )
+        return kept
+
+    attempt(13)
+    (passive,) = case.job.passives
+    before = read_recording(passive, tmp_path / passive)
+    assert before.rounds < ROUNDS
+    kept = attempt(10**6)
+    for name, own in kept.items():
+        own.recorder.flush()
+        found = read_recording(name, tmp_path / name)
+        rounds = found.streams["sent", *_peer(case, name)].round
+        assert set(rounds) == set(range(ROUNDS))
+    assert found is not None
+
+
+def _peer(case, name):
+    (passive,) = case.job.passives
+    return (passive, "gradient") if name == case.job.active else (case.job.active, "embedding")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    run = cn.simulate(load("breast-cancer", ["train.epochs=3"]), record=100)
+    return run, run.save(folder)
+
+
+def test_a_run_in_memory_and_its_folder_are_audited_alike(recorded):
+    run, folder = recorded
+    found = audit(run, known=50)
+    assert found == audit(folder, known=50)
+    by_attack = {(each.party, each.attack): each for each in found.findings}
+    spectral = by_attack["hospital", "spectral"]
+    assert spectral.pooled.accuracy > 0.95 > spectral.baseline.accuracy + 0.2
+    assert by_attack["hospital", "completion"].baseline_is == "the same from its own columns"
+    assert by_attack["lab", "ridge"].pooled.r2 > 0.5
+    assert abs(by_attack["lab", "ridge"].control.r2) < 0.1
+
+
+def test_a_party_is_audited_by_itself(recorded):
+    _, folder = recorded
+    alone = audit(folder / "parties" / "hospital", known=50)
+    assert {each.party for each in alone.findings} == {"hospital"}
+    assert {each.baseline_is for each in alone.findings} == {"the commonest class"}
+    assert any("only they can say" in sentence for sentence in alone.verdict)
+    (lab,) = {each.party for each in audit(folder, party="lab", known=50).findings}
+    assert lab == "lab"
+
+
+def test_labels_that_are_shared_are_told_outright():
+    _, run = trained("cvfl", record=ROUNDS)
+    found = audit(run, known=5)
+    told = [each for each in found.findings if each.of == "labels" and each.attack == "none needed"]
+    assert len(told) == 2 and all(each.pooled.accuracy == 1 for each in told)
+    # With snapshots the active party's embeddings leave too, to everybody.
+    assert {(each.party, each.to) for each in found.findings if each.of == "columns"} >= {
+        ("p1", "*")
+    }
+
+
+def test_the_folder_of_a_run_says_what_it_holds(recorded, capfd):
+    _, folder = recorded
+    card = json.loads((folder / "parties" / "lab" / "model.json").read_text())
+    assert card["recorded"]["tensors"] > 0
+    assert main(["inspect", str(folder), "--party", "lab"]) == 0
+    assert "in traffic" in capfd.readouterr().out
+
+
+def test_an_audit_is_shown_printed_and_kept(recorded, capfd):
+    _, folder = recorded
+    assert main(["privacy", str(folder), "--known", "50"]) == 0
+    shown = capfd.readouterr().out
+    assert "lab can tell nearly all of hospital's labels" in shown and "Not tested" in shown
+    assert main(["privacy", str(folder), "--known", "50", "--json"]) == 0
+    printed = json.loads(capfd.readouterr().out)
+    kept = json.loads((folder / "privacy.json").read_text())
+    assert printed == kept and kept["format"] == 1
+    assert (folder / "privacy.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_run_that_is_simulated_again_without_recording_keeps_no_old_one(tmp_path):
+    job = load("breast-cancer", ["train.rounds=2"])
+    cn.simulate(job, record=2).save(tmp_path)
+    assert read_recording("lab", tmp_path / "parties" / "lab") is not None
+    cn.simulate(job).save(tmp_path)
+    assert read_recording("lab", tmp_path / "parties" / "lab") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["simulate", "breast-cancer", "--record", "5"], "--out"),
+        (["simulate", "breast-cancer", "--record", "0", "--out", "x"], "1 or more"),
+        (["launch", "breast-cancer", "--record", "5"], "--out"),
+        (["privacy", "nowhere"], "no folder"),
+        (["privacy", ".", "--known", "0"], "1 or more"),
+    ],
+)
+def test_a_wrong_request_is_one_sentence(words, said, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    assert said in capfd.readouterr().err
+
+
+def test_a_run_without_a_recording_says_how_to_make_one(tmp_path, capfd):
+    cn.simulate(load("breast-cancer", ["train.rounds=2"])).save(tmp_path)
+    assert main(["privacy", str(tmp_path)]) == 2
+    assert "--record" in capfd.readouterr().err
+
+
+def test_wrong_arguments_are_refused(recorded):
+    with pytest.raises(cn.RequestError, match="record is 0"):
+        cn.simulate("breast-cancer", record=0)
+    with pytest.raises(cn.RequestError, match="give out"):
+        cn.launch("breast-cancer", record=5)
+    with pytest.raises(cn.RequestError, match="no recording of nobody"):
+        audit(recorded[0], party="nobody")
+    with pytest.raises(cn.RequestError, match="of type int"):
+        audit(3)
+
+
+def test_an_audit_survives_its_file(recorded, tmp_path):
+    found = audit(recorded[0], known=20)
+    save_audit(found, tmp_path)
+    text = (tmp_path / "privacy.json").read_bytes()
+    assert msgspec.json.decode(text, type=type(found)) == found
+    assert torch.get_num_threads() >= 1
