@@ -171,6 +171,18 @@ def test_labels_that_are_shared_are_told_outright():
     }
 
 
+def test_labels_drawn_in_the_place_of_others_are_audited_for_the_true_ones():
+    """Who tells every label that was drawn is right about the true one as often as the draw."""
+    job = load("breast-cancer", ["train.epochs=3"], "fedsgd")
+    job = msgspec.structs.replace(job, method=job.method | {"protect": {"labels": "flip:2"}})
+    found = {each.attack: each for each in audit(cn.simulate(job, record=100)).findings}
+    rows = found["spectral"].rows
+    kept = np.exp(2) / (1 + np.exp(2))
+    most = kept + 3 * np.sqrt(kept * (1 - kept) / rows)
+    assert 0.7 < found["spectral"].pooled.accuracy < most
+    assert found["norm"].pooled.accuracy < most and found["direction"].pooled.accuracy < most
+
+
 def test_the_folder_of_a_run_says_what_it_holds(recorded, capfd):
     _, folder = recorded
     card = json.loads((folder / "parties" / "lab" / "model.json").read_text())

@@ -209,8 +209,11 @@ def _told_outright(recording: Recording, peer: str, sent: Stream) -> Finding:
     def figures(truth: Array) -> Figures:
         if quantity:
             return column_figures(told[:, None], truth[:, None])
-        same = float((told == truth).mean())
-        return Figures(same, same, 1.0 if same == 1 else 0.5)
+        classes = np.unique(truth)
+        if len(classes) > CLASSES_MAX:
+            return Figures(accuracy=float((told == truth).mean()))
+        # They may be others than the true ones, where they are protected.
+        return class_figures((told[:, None] == classes).astype(np.float64), _codes(truth))
 
     return Finding(
         party=recording.party,
