@@ -18,7 +18,7 @@ from colonnade import (
     simulate,
 )
 from colonnade.data.speeds import costs_under, cpu_loads
-from colonnade.reproduce import cvfl_bytes, lift
+from colonnade.reproduce import cvfl_bytes, lift, protections
 from colonnade.run.baselines import BOOSTING, Score
 from tests.small import small
 
@@ -148,3 +148,17 @@ def test_the_traces_are_found_or_the_cure_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(DataError, match="set COLONNADE_DATA"):
         cpu_loads(3)
+
+
+def test_defences_in_their_quick_form(tmp_path, monkeypatch):
+    """Two of them: what each leaves to tell beside what it costs, and kept for a second call."""
+    some = {name: protections.DEFENCES[name] for name in ("none", "flip:2, narrow")}
+    monkeypatch.setattr(protections, "DEFENCES", some)
+    made = protections.reproduce(tmp_path, None, True, lambda text: None)
+    plain, narrow = made.to_dict()["cells"]
+    assert plain["labels_pooled"] > 0.95 and plain["labels_prior"] < 0.7
+    assert narrow["labels_pooled"] < 0.93 and narrow["columns_pooled"] < plain["columns_pooled"]
+    assert [row[1] for row in made.rows] == list(some)
+    said: list[str] = []
+    again = protections.reproduce(tmp_path, None, True, said.append)
+    assert again.rows == made.rows and said == ["0 of 2 trainings to do"]
