@@ -250,3 +250,16 @@ def test_an_audit_survives_its_file(recorded, tmp_path):
     text = (tmp_path / "privacy.json").read_bytes()
     assert msgspec.json.decode(text, type=type(found)) == found
     assert torch.get_num_threads() >= 1
+
+
+def test_a_comparison_puts_what_is_told_beside_what_it_costs(tmp_path, capfd):
+    words = ["--methods", "fedsgd,fedbcd:updates=2", "--seeds", "0", "--workers", "1", "--privacy"]
+    sets = ["--set", "train.epochs=2", "--out", str(tmp_path), "--quiet"]
+    assert main(["compare", "breast-cancer", *words, *sets]) == 0
+    shown = capfd.readouterr().out
+    assert "labels" in shown and "told, R²" in shown and "of the labels by none" in shown
+    rows = json.loads((tmp_path / "comparison.json").read_text())["methods"]
+    assert all(row["labels_told_mean"] > 0.9 and row["columns_told_mean"] > 0.5 for row in rows)
+    (folder,) = (tmp_path / "runs" / "fedsgd").iterdir()
+    assert (folder / "privacy.json").exists() and not list(folder.glob("parties/*/traffic"))
+    assert json.loads((folder / "parties" / "lab" / "model.json").read_text())["recorded"] is None

@@ -46,6 +46,13 @@ def compare(
         ),
     ] = None,
     out: Out = None,
+    privacy: Annotated[
+        bool,
+        typer.Option(
+            "--privacy",
+            help="Audit every run's traffic too: what others can tell of labels and columns.",
+        ),
+    ] = False,
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
@@ -75,7 +82,14 @@ def compare(
     kept = "" if out is None else f"; the finished runs are in {out}"
     with screen.ended_by_signal(kept), follow_runs(screen.stderr(), total, quiet) as on_done:
         result = comparison.compare(
-            record, named, chosen, workers=workers, tuned=best, out=out, on_done=on_done
+            record,
+            named,
+            chosen,
+            workers=workers,
+            tuned=best,
+            out=out,
+            on_done=on_done,
+            privacy=privacy,
         )
     if as_json:
         screen.show_json(result.to_dict())

@@ -95,8 +95,10 @@ def _table(findings: list[Finding]) -> Table:
 
 
 def _cell(figures: Figures, share: float | None = None) -> str:
+    from colonnade.privacy.verdict import percent
+
     told = figures.accuracy if share is None else share
     if told is None:
         return "–" if figures.r2 is None else f"R² {figures.r2:.3f}"
     auc = "" if figures.auc is None else f", {figures.auc:.3f}"
-    return f"{told:.1%}{auc}"
+    return f"{percent(told)}{auc}"

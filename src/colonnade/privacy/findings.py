@@ -31,6 +31,11 @@ class Figures(msgspec.Struct, frozen=True):
     """How much of the variance was told, of all columns together: 1 is all of it, 0 what the means
     tell."""
 
+    @property
+    def told(self) -> float | None:
+        """The share of labels that was told, or else R²."""
+        return self.r2 if self.accuracy is None else self.accuracy
+
     def leak(self, baseline: Figures) -> float:
         """How much more than the baseline tells, from 0 to all that it leaves, 1."""
         pairs = (self.auc, baseline.auc), (self.r2, baseline.r2)
@@ -68,7 +73,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def leak(self) -> float:
         """How much more than the baseline it tells, from 0 to 1."""
-        return max(self.pooled.leak(self.baseline), self.one.leak(self.baseline))
+        return self.best.leak(self.baseline)
+
+    @property
+    def best(self) -> Figures:
+        """With one release or with all, whichever tells more."""
+        return max((self.pooled, self.one), key=lambda each: each.leak(self.baseline))
 
 
 class Covered(msgspec.Struct, frozen=True):
@@ -92,6 +102,23 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     verdict: list[str]
     """In plain words."""
     not_tested: list[str]
+
+    def told(self) -> dict[str, float | None]:
+        """What the attacks that told most have told: the share of `labels` (of quantities R²), what
+        is known of them anyway (`labels_known`), and the R² of `columns`; None where none were
+        tried.
+
+        >>> Audit(known=1, covered=[], findings=[], verdict=[], not_tested=[]).told()["labels"]
+        """
+        found: dict[str, float | None] = {"labels": None, "labels_known": None, "columns": None}
+        for of in ("labels", "columns"):
+            tried = [each for each in self.findings if each.of == of]
+            if tried:
+                worst = max(tried, key=lambda each: each.leak)
+                found[of] = worst.best.told
+                if of == "labels":
+                    found["labels_known"] = worst.baseline.told
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, as `privacy.json` has it."""

@@ -47,6 +47,15 @@ def level(leak: float) -> str:
     return next((word for least, word in LEVELS if leak >= least), "nothing")
 
 
+def percent(share: float) -> str:
+    """A share that is nearly 1 is not called 1.
+
+    >>> percent(0.9997), percent(0.779)
+    ('99.97%', '77.9%')
+    """
+    return f"{share:.2%}" if 0.99 < share < 1 else f"{share:.1%}"
+
+
 def _sentence(group: Sequence[Finding]) -> str:
     # Of several that tell as much, the first needs least.
     worst = max(group, key=lambda each: round(each.leak, 2))
@@ -63,7 +72,7 @@ def _sentence(group: Sequence[Finding]) -> str:
 
 
 def _figures(worst: Finding) -> str:
-    best = max((worst.one, worst.pooled), key=lambda each: each.leak(worst.baseline))
+    best = worst.best
     if best.r2 is not None:
         return (
             f"it rebuilds them with R² {best.r2:.2f} ({worst.attack}), where 1 is exact and 0 is "
@@ -72,9 +81,9 @@ def _figures(worst: Finding) -> str:
     assert best.accuracy is not None and worst.baseline.accuracy is not None
     assert best.auc is not None and worst.baseline.auc is not None
     return (
-        f"the right label for {best.accuracy:.1%} of {worst.rows:,} rows ({worst.attack}), where "
-        f"{worst.baseline_is} gives {worst.baseline.accuracy:.1%}; it orders rows with AUC "
-        f"{best.auc:.3f} against {worst.baseline.auc:.3f}"
+        f"the right label for {percent(best.accuracy)} of {worst.rows:,} rows ({worst.attack}), "
+        f"where {worst.baseline_is} gives {percent(worst.baseline.accuracy)}; it orders rows "
+        f"with AUC {best.auc:.3f} against {worst.baseline.auc:.3f}"
     )
 
 

@@ -23,6 +23,8 @@ COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 SPENT = {"time_to_target_s": "time_s", "rounds_to_target": "rounds", "bytes_to_target": "bytes"}
 """What a run costs in all, where there is no target to cost something."""
 _CLASSES_SHOWN = 8
+TOLD = (("labels_told", "labels\ntold"), ("columns_told", "columns\ntold, R²"))
+"""What an audit has found, where there was one."""
 CHOSEN_ON_TEST = "chosen on the test rows: the job has no validation rows (train.validation)"
 GAP = 2
 """Spaces between two columns."""
@@ -156,6 +158,9 @@ def comparison_table(
     if target is not None:
         ratios = [row["speed_up"] for row in rows]
         columns["speed-\nup"] = ["–" if ratio is None else f"{ratio:.2f}×" for ratio in ratios]
+    for name, heading in TOLD:
+        if any(f"{name}_mean" in row for row in rows):
+            columns[heading] = [_told(row, name) for row in rows]
     names = [row["method"] for row in rows]
     if width is not None and _width([names, *columns.values()]) > width:
         columns = {key: [cell.replace(" (", "\n(") for cell in columns[key]] for key in columns}
@@ -167,6 +172,13 @@ def comparison_table(
         table.caption = "\n".join(notes)
         table.caption_justify = "left"
     return table
+
+
+def _told(row: Mapping[str, Any], name: str) -> str:
+    mean, deviation = row.get(f"{name}_mean"), row.get(f"{name}_deviation")
+    if mean is None or deviation is None:
+        return "–"
+    return show_spread(mean, deviation, "{:.3f}".format, row["runs"] - row["failed"], row["runs"])
 
 
 def _width(columns: Sequence[Sequence[str]]) -> int:

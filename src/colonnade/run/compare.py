@@ -44,6 +44,10 @@ SHOWN = ("final", "best", "test")
 the best round on the test rows."""
 
 
+TOLD = ("labels", "columns")
+"""What an audit is about."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Methods side by side: every run, in the order of the methods and then the seeds."""
@@ -74,11 +78,24 @@ class Comparison:
 
     def table(self, width: int | None = None) -> Table:
         """The rows, to print with rich where there are so many columns of text."""
-        return comparison_table(self.rows(), [*self._positive(), *self.notes()], width)
+        notes = [*self._positive(), *self._known(), *self.notes()]
+        return comparison_table(self.rows(), notes, width)
 
     def _positive(self) -> list[str]:
         found = {trial.summary.get("positive") for trial in self.trials if trial.summary}
         return [f"The positive class is '{printable(name)}'." for name in found if name]
+
+    def _known(self) -> list[str]:
+        """What the share of labels that was told is to be held against."""
+        audits = [
+            trial.summary["privacy"] for trial in self.trials if "privacy" in (trial.summary or {})
+        ]
+        known = [each["labels_known"] for each in audits if each["labels_known"] is not None]
+        if not known:
+            return []
+        return [
+            f"Labels and columns told by the best attack; {max(known):.3f} of the labels by none."
+        ]
 
     def notes(self) -> list[str]:
         """A sentence for the runs that failed or diverged, by method and reason."""
@@ -153,6 +170,7 @@ def compare(
     tuned: Sweep | str | Path | None = None,
     out: str | Path | None = None,
     on_done: OnDone | None = None,
+    privacy: bool = False,
 ) -> Comparison:
     """Train a job with several methods and seeds, and put them side by side.
 
@@ -164,6 +182,7 @@ def compare(
         tuned: a sweep, or its folder, from which every method takes the best settings.
         out: a folder in which every run is saved whole, as soon as it is done.
         on_done: told of every run that ends.
+        privacy: audit every run's traffic, and put what it tells beside what it costs.
 
     Example:
         >>> from colonnade.job import load
@@ -187,7 +206,7 @@ def compare(
             tasks.append((label, msgspec.structs.replace(each, seed=seed), folder))
     if out is not None:
         _check_folder(Path(out), tasks)
-    result = Comparison(train_all(tasks, workers, on_done))
+    result = Comparison(train_all(tasks, workers, on_done, privacy))
     if out is not None:
         result.save(out)
     return result
@@ -254,6 +273,9 @@ def _row(label: str, trials: Sequence[Trial], first: Sequence[Trial]) -> dict[st
         spent = SPENT[cost]
         totals = [each[spent] for each in summaries]
         figures[spent] = [each["total"] for each in totals] if spent == "bytes" else totals
+    if any("privacy" in each for each in summaries):
+        for name in TOLD:
+            figures[f"{name}_told"] = [each.get("privacy", {}).get(name) for each in summaries]
     for name, values in figures.items():
         known = [value for value in values if value is not None]
         row[f"{name}_mean"], row[f"{name}_deviation"] = spread(known)

@@ -8,16 +8,23 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from colonnade.errors import FailedError, RequestError
 from colonnade.job.files import dumps, loads, modules
 from colonnade.job.records import Job
 from colonnade.record.table import plain
 from colonnade.run.processes import end_with_parent
+
+if TYPE_CHECKING:
+    from colonnade.privacy.findings import Audit
+    from colonnade.record.run import Run
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,8 @@ class Trial:
 
 Task = tuple[str, Job, Path | None]
 """What to call a run, its job, and the folder to save it in."""
+ALL_ROUNDS = 2**62
+"""As many as there are, for an audit, as far as a recording may grow."""
 OnDone = Callable[[Trial], None]
 Answer = dict[str, Any]
 Item = TypeVar("Item")
@@ -57,26 +66,32 @@ Made = TypeVar("Made")
 
 
 def train_all(
-    tasks: Sequence[Task], workers: int | None = None, on_done: OnDone | None = None
+    tasks: Sequence[Task],
+    workers: int | None = None,
+    on_done: OnDone | None = None,
+    privacy: bool = False,
 ) -> list[Trial]:
-    """Train jobs side by side, one torch thread each; the trials in the order of the tasks.
+    """Train jobs side by side, one torch thread each; the trials in the order of the tasks. With
+    `privacy`, a summary also has what an audit of the run's traffic tells.
 
     The first job that is refused raises, and so does Ctrl-C; both end the others at once.
     """
-    return [trial for (trial,) in train_families([[task] for task in tasks], workers, on_done)]
+    families = [[task] for task in tasks]
+    return [trial for (trial,) in train_families(families, workers, on_done, privacy)]
 
 
 def train_families(
     families: Sequence[Sequence[Task]],
     workers: int | None = None,
     on_done: OnDone | None = None,
+    privacy: bool = False,
 ) -> list[list[Trial]]:
     """As `train_all`, for jobs that differ in their network alone: the first of a family is
     trained, the others are clocked again."""
     done: dict[int, list[Trial]] = {}
     texts = [_texts(family) for family in families]
     # Closed by hand: a traceback would keep the generator, and so the workers, alive.
-    with closing(side_by_side(_train, texts, workers)) as answers:
+    with closing(side_by_side(partial(_train, privacy), texts, workers)) as answers:
         for index, family in answers:
             done[index] = []
             for (label, job, _), answer in zip(families[index], family, strict=True):
@@ -100,10 +115,11 @@ def _texts(family: Sequence[Task]) -> Texts:
     ]
 
 
-def _train(family: Texts) -> list[Answer]:
+def _train(privacy: bool, family: Texts) -> list[Answer]:
     """The runs of a family; only text goes in and only plain values come out."""
+    from colonnade.run.audit import save_audit
     from colonnade.run.clock import reclock
-    from colonnade.run.setup import prepare
+    from colonnade.run.setup import prepare, recording
     from colonnade.run.simulate import simulate_prepared
 
     answers: list[Answer] = []
@@ -111,17 +127,38 @@ def _train(family: Texts) -> list[Answer]:
     for text, allow, folder in family:
         try:
             job = loads(text, allow=allow)
-            run = simulate_prepared(prepare(job)) if first is None else reclock(first, job)
+            if first is None:
+                run = simulate_prepared(recording(prepare(job), ALL_ROUNDS if privacy else None))
+            else:
+                run = reclock(first, job)
         except RequestError as error:
             return [{"refused": str(error)}] * len(family)
         except FailedError as error:
             failed: Answer = {"summary": None, "history": [], "error": str(error)}
             return [*answers, *[failed] * (len(family) - len(answers))]
         first = first or run
+        more: dict[str, Any] = {}
+        if privacy and run.status != "diverged":
+            found, run = _audited(run)
+            more = {"privacy": found.told()}
         if folder is not None:
             run.save(folder)
-        answers.append({"summary": plain(run.summary()), "history": plain(run.history)})
+            if more:
+                save_audit(found, Path(folder))
+        answers.append({"summary": plain(run.summary() | more), "history": plain(run.history)})
     return answers
+
+
+def _audited(run: Run) -> tuple[Audit, Run]:
+    """What a run's traffic tells, and the run without its recording, which has served."""
+    from colonnade.run.audit import audit
+
+    parties = {}
+    for name, own in run.parties.items():
+        assert own.card is not None
+        card = msgspec.structs.replace(own.card, recorded=None)
+        parties[name] = replace(own, traffic=[], card=card)
+    return audit(run), replace(run, parties=parties)
 
 
 def side_by_side(
