@@ -87,10 +87,8 @@ class Comparison:
 
     def _known(self) -> list[str]:
         """What the share of labels that was told is to be held against."""
-        audits = [
-            trial.summary["privacy"] for trial in self.trials if "privacy" in (trial.summary or {})
-        ]
-        known = [each["labels_known"] for each in audits if each["labels_known"] is not None]
+        audits = [(trial.summary or {}).get("privacy", {}) for trial in self.trials]
+        known = [each["labels_known"] for each in audits if each.get("labels_known") is not None]
         if not known:
             return []
         return [
