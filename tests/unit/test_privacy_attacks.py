@@ -84,6 +84,18 @@ def test_what_noise_hides_in_one_release_shows_in_many():
     assert told(spectral(often.first(), labels.mean()), labels).auc < 0.85
 
 
+def test_noise_that_is_larger_for_the_common_class_does_not_turn_the_classes_round():
+    labels, rng = labels_of(0.3), np.random.default_rng(9)
+
+    def values(number, rows):
+        made = np.outer(0.5 - labels[rows], np.ones(WIDTH))
+        spread = np.where(labels[rows] == 1, 0.1, 2.0)
+        return made * (1 + spread * rng.normal(size=len(rows)))[:, None]
+
+    sent = crossed(values, passes=10)
+    assert told(spectral(sent, labels.mean()), labels).auc > 0.9
+
+
 def test_noise_alone_has_no_line():
     labels = labels_of(0.3)
     noise = crossed(

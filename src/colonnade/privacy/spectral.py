@@ -13,6 +13,10 @@ NEEDS_EVEN = "the share of positives, one known row of each class"
 BLOCK = 16
 """Tensors that are looked at together: the top model hardly moves between them, and the more rows
 there are, the less noise turns the line."""
+EARLY = 4
+"""The first so many tensors are of a model that has hardly learnt anything."""
+PLAIN = 5.0
+"""A mean that is so many standard errors from 0 is no accident."""
 EVEN = 0.05
 """Classes whose shares differ by less from a half are not told apart by how many there are."""
 
@@ -29,10 +33,7 @@ def spectral(gradients: Stream, share: float, examples: Array | None = None) -> 
     along = _projections(gradients)
     scores = gradients.pooled(along)
     if not is_even(share):
-        # Whoever is rare is far from the middle, and noise does not move a third moment.
-        tail = np.mean((along - along.mean()) ** 3)
-        rare_first = tail < 0
-        scores = -scores if rare_first == (share < 0.5) else scores
+        scores = -scores if _rare_is_first(gradients, along) == (share < 0.5) else scores
     elif examples is not None:
         negative, positive = (scores[np.searchsorted(gradients.ids, row)] for row in examples)
         scores = -scores if negative > positive else scores
@@ -46,6 +47,17 @@ def is_even(share: float) -> bool:
     (True, False)
     """
     return abs(share - 0.5) <= EVEN
+
+
+def _rare_is_first(gradients: Stream, along: Array) -> bool:
+    """Whether the rarer class is at the lower end. Before a model has learnt how rare it is, most
+    rows push it to the other side, and no noise hides that; later, whoever is rare is far from the
+    middle, which noise that is the same for all does not hide."""
+    begun = along[gradients.batch < gradients.batch[0] + EARLY]
+    off = float(begun.mean()) * np.sqrt(len(begun)) / max(float(begun.std()), 1e-30)
+    if abs(off) > PLAIN:
+        return off > 0
+    return bool(np.mean((along - along.mean()) ** 3) < 0)
 
 
 def _projections(gradients: Stream) -> Array:
