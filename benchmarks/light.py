@@ -4,6 +4,7 @@
    a joint autograd loop: two parties with 392 columns each, an MLP, batch 256, one thread.
 2. Encoded messages per second through the party programs with a null learner.
 3. Encoding and decoding 4096×256 float32 against a plain copy of it.
+4. One embedding of 256×64 under masks, with four other passive parties (`pairwise:32`).
 
 Each figure is the best of several turns that alternate between the things compared, so that a
 noisy neighbour slows both.
@@ -15,8 +16,10 @@ noisy neighbour slows both.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 
 import numpy as np
 import torch
@@ -29,6 +32,9 @@ from benchmarks.messages import best_rate
 from colonnade import Job, Party, Top, Train, simulate, vertical
 from colonnade.compress import decode, plain
 from colonnade.data.batches import BatchPlan
+from colonnade.protect.keys import Occasion, Unsigned
+from colonnade.protect.masks import Masks
+from colonnade.protect.sum import pairwise
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Embedding
 
@@ -148,6 +154,21 @@ def codec_seconds(rows: int, turns: int) -> dict[str, float]:
     )
 
 
+def masks_seconds(turns: int) -> float:
+    """To hide one embedding, best of many: five passive parties, so four masks."""
+    parties, protection = tuple("abcde"), pairwise(32)
+    occasion = Occasion("", "", "")
+    made = [Masks(protection, me, parties, occasion, Unsigned(), os.urandom) for me in parties]
+    first, tensor, rounds = made[0], torch.randn(BATCH, 64), count()
+    for other, name in zip(made[1:], parties[1:], strict=True):
+        first.accept("active", other.mine, name)
+
+    def hide() -> None:
+        first.hide(tensor, next(rounds), "embedding")
+
+    return best_seconds({"hide": hide}, 50 * turns)["hide"]
+
+
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--smoke", action="store_true", help="everything once and tiny")
@@ -172,6 +193,9 @@ def main(words: Sequence[str] | None = None) -> None:
     ratio = (codec["encode"] + codec["decode"]) / codec["copy"]
     what = "encode + decode 4096×256 float32 ÷ plain copy"
     figures.add(what, ratio, f"{ratio:.2f}", most=3)
+    ms = masks_seconds(turns) * 1000
+    what = "masking 256×64 float32, five passive parties, ms"
+    figures.add(what, ms, f"{ms:.2f}", most=0.3)
     console = Console()
     figures.show(console)
     milliseconds = {name: round(seconds * 1000, 1) for name, seconds in loops.items()}

@@ -12,10 +12,10 @@ from colonnade.align.desk import IDS, Desk
 from colonnade.align.idset import IdSet
 from colonnade.align.program import Align
 from colonnade.align.roles import Found
-from colonnade.align.sealing import Unsigned
 from colonnade.align.workers import Threads
 from colonnade.job.records import Job, Party
 from colonnade.party.session import run_session
+from colonnade.protect.keys import Unsigned
 from colonnade.sim.kernel import Simulator
 
 Sets = Mapping[str, Sequence[str]]

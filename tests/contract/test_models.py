@@ -13,12 +13,14 @@ from colonnade.testing import check_model
 AS_LOGITS = {"classifier": True}
 CODES = {"buckets": 500}
 AGG, DOT, NO_BIAS = Top(kind="agg"), Top(kind="dot"), Top(hidden=[], bias=False)
+AGG_DEEP = Top(kind="agg", hidden=[8])
 WIDE = Top(hidden=[512, 512], dropout=0.5)
 ALONE = {"in_job": False}
 """Of the models that take a while, those that are like another one are not trained in a job."""
 CASES = [
     ({"name": "linear"}, (5,), {}),
     ({"name": "mlp"}, (5,), {}),
+    ({"name": "mlp"}, (5,), {"classes": 3, "top": AGG_DEEP}),
     ({"name": "cnn", "embedding": 1}, (1, 28, 14), {"top": AGG}),
     ({"name": "mlp2"}, (1, 14, 28), {"classes": 10}),
     ({"name": "mlp2"}, (1, 14, 28), {"classes": 10, "top": AGG}),

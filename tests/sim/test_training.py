@@ -201,6 +201,7 @@ def test_the_top_may_have_its_own_optimizer():
     ("top", "widths", "outputs", "words"),
     [
         (Top(kind="agg"), {"a": 1, "b": 2}, 1, "b has 2 and not 1"),
+        (Top(kind="agg", hidden=[4]), {"a": 1, "b": 2}, 1, "all embeddings have one width"),
         (Top(kind="dot"), {"a": 1, "b": 2}, 1, "all embeddings have one width"),
         (Top(kind="dot"), {"a": 2, "b": 2}, 10, "use 'split'"),
         (Top(kind="module"), {"a": 2}, 1, "needs top.module"),

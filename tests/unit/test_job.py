@@ -121,7 +121,6 @@ def test_any_job_survives_the_round_trip(job):
         ("parties.labb.view=left", "names no party of the job: did you mean 'lab'"),
         ("top.kind=sum", r"top\.kind"),
         ("top.module=a:b", r"set top\.kind = 'module'"),
-        ("top.kind=agg", r"top\.hidden has no effect with top\.kind = 'agg'.*leave it out"),
         ("top.kind=dot", r"top\.hidden has no effect with top\.kind = 'dot'"),
         ("limits.message_bytes=1", "at least 1024"),
         ("limits.queue_bytes=1", "at least 1024"),
@@ -185,12 +184,16 @@ def test_the_layers_of_a_top_model_that_has_none_are_refused(setting):
     Top(**setting)
     (field,) = setting
     for kind in ("agg", "dot", "module"):
+        if kind == "agg" and field == "hidden":
+            assert Top(kind=kind, **setting).layers == setting["hidden"]
+            continue
         with pytest.raises(
             JobError, match=rf"top\.{field} has no effect with top\.kind = '{kind}'"
         ):
             Top(kind=kind, **setting)
         assert Top(kind=kind).layers == Top(kind=kind, hidden=[]).layers == []
     assert (Top().layers, Top(hidden=[8]).layers, Top(hidden=[]).layers) == ([64], [8], [])
+    assert Top(kind="agg", hidden=[8], dropout=0.5, bias=False).layers == [8]
 
 
 def test_both_ends_are_refused_and_set_replaces_one_by_the_other():

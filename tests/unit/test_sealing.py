@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from colonnade.align.desk import ASKED, IDS, TABLES, Desk
 from colonnade.align.idset import IdSet
-from colonnade.align.sealing import Channel, Occasion, Unsigned, check_introduction, introduce
+from colonnade.align.sealing import Channel, check_introduction, introduce
 from colonnade.data.ids import id_texts
 from colonnade.errors import BreachError, DataError, PartyError, RequestError
 from colonnade.job.ids import Ids
+from colonnade.protect.keys import Occasion, Unsigned
 from colonnade.tls.signature import Credentials, NotSigned, pin
 from colonnade.wire.messages import BlindedPoints, Buffer, CommonTags, EvaluatedPoints
 from tests.netrun import identities

@@ -19,14 +19,7 @@ from colonnade.align.follower import Follower
 from colonnade.align.lead import Lead
 from colonnade.align.plan import Plan
 from colonnade.align.roles import Found, Place, Role
-from colonnade.align.sealing import (
-    NONCE_BYTES,
-    Channel,
-    Credentials,
-    Occasion,
-    check_introduction,
-    introduce,
-)
+from colonnade.align.sealing import NONCE_BYTES, Channel, check_introduction, introduce
 from colonnade.align.workers import Workers
 from colonnade.errors import BreachError, PartyError, RequestError, StoppedError
 from colonnade.job.policy import Policy
@@ -34,6 +27,7 @@ from colonnade.job.records import Job
 from colonnade.job.terms import digest
 from colonnade.party.kinds import Kinds
 from colonnade.party.world import Work, World
+from colonnade.protect.keys import Credentials, Occasion
 from colonnade.record.checkpoints import ANEW, Store
 from colonnade.record.events import RoundDone
 from colonnade.record.tree import Tree

@@ -7,76 +7,24 @@ stays for the whole alignment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
-
 import msgspec
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from colonnade.errors import BreachError
+from colonnade.protect.keys import KEY_BYTES, Credentials, Occasion, agree, derive, public_key
 from colonnade.wire.messages import Buffer, Introduction, Sealed
 
-KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 16, 16
+NONCE_BYTES, TAG_BYTES = 16, 16
 SIZE_MAX = 10**10
 """More ids than anybody has."""
 _CONTEXT = "colonnade alignment 1"
 
 
-class Credentials(Protocol):
-    """With what a party signs, and by what it knows the others' signatures."""
-
-    @property
-    def certificate(self) -> bytes:
-        """To be shown with a signature."""
-        ...
-
-    def sign(self, words: bytes) -> bytes:
-        """Sign as this party."""
-        ...
-
-    def check(self, party: str, certificate: bytes, words: bytes, signature: bytes) -> None:
-        """Raise a ValueError with a clause that says why, unless the party has signed these
-        words."""
-        ...
-
-
-class Unsigned:
-    """For parties in one process, which have nobody between them.
-
-    >>> Unsigned().sign(b"words")
-    b''
-    """
-
-    certificate = b""
-
-    def sign(self, words: bytes) -> bytes:
-        return b""
-
-    def check(self, party: str, certificate: bytes, words: bytes, signature: bytes) -> None:
-        pass
-
-
-@dataclass(frozen=True)
-class Occasion:
-    """What a signature holds for: the terms of the alignment, the run, and the attempt at it."""
-
-    terms: str
-    run: str
-    attempt: str
-
-    def words(self, said: Introduction) -> bytes:
-        """What is signed."""
-        return msgspec.msgpack.encode(
-            [
-                *(_CONTEXT, self.terms, self.run, self.attempt),
-                *(said.party, said.size, said.key, said.nonce, said.shape),
-            ]
-        )
+def _words(occasion: Occasion, said: Introduction) -> bytes:
+    """What is signed."""
+    told = said.party, said.size, said.key, said.nonce, said.shape
+    return occasion.words(_CONTEXT, *told)
 
 
 def introduce(
@@ -89,10 +37,8 @@ def introduce(
     shape: str = "",
 ) -> Introduction:
     """A party's own introduction, signed."""
-    own = X25519PrivateKey.from_private_bytes(secret).public_key()
-    key = own.public_bytes(Encoding.Raw, PublicFormat.Raw)
-    said = Introduction(party, size, key, nonce, credentials.certificate, b"", shape)
-    return msgspec.structs.replace(said, signature=credentials.sign(occasion.words(said)))
+    said = Introduction(party, size, public_key(secret), nonce, credentials.certificate, b"", shape)
+    return msgspec.structs.replace(said, signature=credentials.sign(_words(occasion, said)))
 
 
 def check_introduction(
@@ -103,13 +49,14 @@ def check_introduction(
         raise ValueError("it did not introduce itself")
     if not 0 <= said.size <= SIZE_MAX:
         raise ValueError(f"it claims to have {said.size:,} ids")
-    credentials.check(party, said.certificate, occasion.words(said), said.signature)
+    credentials.check(party, said.certificate, _words(occasion, said), said.signature)
 
 
 class Channel:
     """Letters between this party and one other.
 
     >>> import os
+    >>> from colonnade.protect.keys import Unsigned
     >>> secrets = {"bank": os.urandom(32), "telco": os.urandom(32)}
     >>> here, there = Occasion("", "", ""), Unsigned()
     >>> said = {name: introduce(name, 1, secret, bytes(16), here, there)
@@ -125,8 +72,12 @@ class Channel:
 
     def __init__(self, secret: bytes, mine: Introduction, theirs: Introduction) -> None:
         self.me, self.peer = mine.party, theirs.party
-        own = X25519PrivateKey.from_private_bytes(secret)
-        shared = own.exchange(X25519PublicKey.from_public_bytes(theirs.key))
+        try:
+            shared = agree(secret, theirs.key)
+        except ValueError as fault:
+            raise BreachError(
+                self.peer, f"{self.peer} introduces itself wrongly: {fault}"
+            ) from None
         nonces = b"".join(said.nonce for said in sorted((mine, theirs), key=lambda s: s.party))
         keys = b"".join(said.key for said in sorted((mine, theirs), key=lambda s: s.party))
         self.seed = _derive(shared, keys, "zero shares")
@@ -159,8 +110,7 @@ class Channel:
 
 
 def _derive(shared: bytes, salt: bytes, purpose: str) -> bytes:
-    info = f"{_CONTEXT}: {purpose}".encode()
-    return HKDF(SHA256(), KEY_BYTES, salt=salt, info=info).derive(shared)
+    return derive(shared, salt, f"{_CONTEXT}: {purpose}".encode())
 
 
 def _nonce(kind: type[Sealed], number: int) -> bytes:

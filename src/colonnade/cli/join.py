@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from colonnade.run.join import Joined
     from colonnade.run.workers import PartyProcess
     from colonnade.tls.keyring import Keyring
+    from colonnade.tls.signature import Credentials
 
 
 RunFolder = Annotated[
@@ -179,13 +181,13 @@ def _take_part(
         if restart and (aside := set_aside(out)) is not None:
             screen.stderr().print(f"begins anew; what {out} held is in {aside}")
         with closing(PartyFolder(out)) as folder:
-            party = _ready(process, file, folder, origin, label_key)
+            party = _ready(process, file, folder, origin, keyring, label_key)
             if party is None:
                 screen.stderr().print(f"this job is complete; its result is in {folder.path}")
                 return Joined("complete", folder.path, folder.rounds)
             if record is not None:
                 party = party.recording(record, folder.path)
-            with _told(party, reporter(folder)) as told:
+            with _told(party, file, reporter(folder)) as told:
                 return TrainingParticipation(party, folder, [told]).run(address, keyring, line)
 
 
@@ -209,6 +211,7 @@ def _ready(
     file: PartyFile,
     folder: PartyFolder,
     origin: Origin | None,
+    keyring: Keyring,
     label_key: Path,
 ) -> Participant | None:
     """The party with its data; None if its part is done."""
@@ -224,11 +227,19 @@ def _ready(
         return None
     own = _seeded(job, me, folder)
     made = participant(own, me, file.policy, origin, partial(own_key, label_key))
-    return process.distribute(made)
+    # Of the certificate that it has then: files are read anew where they change.
+    signs = partial(_credentials, keyring, file)
+    return process.distribute(replace(made, credentials=signs))
+
+
+def _credentials(keyring: Keyring, file: PartyFile) -> Credentials:
+    from colonnade.tls.signature import Credentials
+
+    return Credentials(keyring.identity, file.tls.names, file.tls.pins)
 
 
 @contextmanager
-def _told(party: Participant, reporter: Reporter) -> Iterator[Reporter]:
+def _told(party: Participant, file: PartyFile, reporter: Reporter) -> Iterator[Reporter]:
     """Tells what is odd about the data first."""
     from colonnade.data.scale import remarks
     from colonnade.record.events import Notice
@@ -238,6 +249,12 @@ def _told(party: Participant, reporter: Reporter) -> Iterator[Reporter]:
         said.append(f"goes on from the model {party.parent}")
     if (aligned := party.job.parties[party.me].aligned) is not None:
         said.append(f"trains on the rows that were aligned, in {aligned}")
+    others = [name for name in party.job.passives if name not in (party.me, *file.tls.pins)]
+    if party.method.protect.sum is not None and not party.leads and others:
+        said.append(
+            f"whoever holds the certificate authority could pose as {' or '.join(others)}, and see "
+            "through the masks: pin its key (tls.pins, from colonnade keys show)"
+        )
     for remark in said:
         reporter(Notice(party.me, 0, remark))
     with telling(reporter):

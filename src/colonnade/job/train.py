@@ -167,7 +167,8 @@ class Top(Record, frozen=True, kw_only=True):
 
     kind: Literal["split", "agg", "dot", "module"] = "split"
     hidden: list[int] | None = None
-    """The hidden layers of `split`, by default `[64]`; the other kinds have none."""
+    """The hidden layers of `split`, by default `[64]`, or of `agg` after the sum, by default none;
+    the other kinds have none."""
     dropout: float = 0.0
     bias: bool = True
     module: str | None = None
@@ -189,19 +190,23 @@ class Top(Record, frozen=True, kw_only=True):
             f"{LAYERS_MAX} layers: choose a smaller top model",
         )
         given = {"hidden": layers, "dropout": self.dropout, "bias": not self.bias}
+        layered = self.kind == "split" or (self.kind == "agg" and len(layers) > 0)
+        kind, cure = f"'{self.kind}'", "set top.kind = 'split'"
+        if self.kind == "agg":
+            kind, cure = "'agg' and no top.hidden", "give top.hidden, as in [32]"
         for field, value in given.items():
             require(
-                self.kind == "split" or not value,
-                f"top.{field} has no effect with top.kind = '{self.kind}', since only 'split' has "
-                f"layers that it could be of: leave it out, or set top.kind = 'split'",
+                layered or not value,
+                f"top.{field} has no effect with top.kind = {kind}, which has no layers that it "
+                f"could be of: leave it out, or {cure}",
             )
 
     @property
     def layers(self) -> list[int]:
         """The hidden layers that the model has.
 
-        >>> Top().layers, Top(kind="agg").layers
-        ([64], [])
+        >>> Top().layers, Top(kind="agg").layers, Top(kind="agg", hidden=[32]).layers
+        ([64], [], [32])
         """
         if self.hidden is not None:
             return list(self.hidden)

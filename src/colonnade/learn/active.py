@@ -17,6 +17,7 @@ from colonnade.data.splits import SPLITS, Split
 from colonnade.errors import BreachError
 from colonnade.learn.columns import Columns, index_of
 from colonnade.learn.contents import Forward
+from colonnade.learn.inbound import received_sum
 from colonnade.learn.learner import Aggregate, Reply, Rows
 from colonnade.learn.participant import as_tensor
 from colonnade.learn.passive import TorchLearner
@@ -108,6 +109,8 @@ class TorchActive(TorchLearner):
     def gather(self, exchange: Exchange) -> dict[str, torch.Tensor]:
         """What came, decoded; and what the table has of those from whom nothing came."""
         rows = exchange.rows
+        if self._method.protect.sum is not None:
+            return self._added(exchange.packed, len(rows))
         came = {
             peer: self._of_rows("embedding", packed, exchange, self._widths[peer], peer, peer)
             for peer, packed in exchange.packed.items()
@@ -118,6 +121,16 @@ class TorchActive(TorchLearner):
         for peer, embedding in came.items():
             self._tables[peer][index] = embedding
         return {peer: table.index_select(0, index) for peer, table in self._tables.items()}
+
+    def _added(self, packed: Mapping[str, Packed], rows: int) -> dict[str, torch.Tensor]:
+        """What came under masks: the sum stands for the first party's embedding, and zeros for the
+        others'. The top model sees them added, and by each of them its derivative is the same."""
+        protection = self._method.protect.sum
+        assert protection is not None
+        first, *others = self._widths
+        shape = rows, self._widths[first]
+        total = received_sum(packed, shape, self._party.dtype, protection).to(self._device)
+        return {first: total} | {peer: torch.zeros_like(total) for peer in others}
 
     def take_upload(self, peer: str, message: Upload) -> int:
         table, rows = self._tables[peer], math.prod(message.tensor.shape[:1])
@@ -227,10 +240,8 @@ class TorchActive(TorchLearner):
         predictions = []
         for start in range(0, len(labels), EVALUATION_ROWS):
             rows = min(EVALUATION_ROWS, len(labels) - start)
-            embeddings = {
-                peer: self._received(own[start], (rows, self._widths[peer]), peer, finite=False)
-                for peer, own in pieces.items()
-            }
+            came = {peer: own[start] for peer, own in pieces.items()}
+            embeddings = self._evaluated(came, rows)
             if self.has_features:
                 embeddings[self._me] = self._embed(models["bottom"], split, start)
             with evaluating(models["top"]):
@@ -246,6 +257,15 @@ class TorchActive(TorchLearner):
         if np.isfinite(scores).all():
             measured |= {metric.name: metric.measure(scores, truth) for metric in self._metrics}
         return measured
+
+    def _evaluated(self, packed: Mapping[str, Packed], rows: int) -> dict[str, torch.Tensor]:
+        """A piece of everybody's answers to an evaluation."""
+        if self._method.protect.sum is not None:
+            return self._added(packed, rows)
+        return {
+            peer: self._received(each, (rows, self._widths[peer]), peer, finite=False)
+            for peer, each in packed.items()
+        }
 
 
 def _derivative(leaf: torch.Tensor) -> torch.Tensor:

@@ -19,6 +19,7 @@ from colonnade.learn.passive import TorchPassive
 from colonnade.learn.snapshot import SnapshotActive, SnapshotPassive
 from colonnade.learn.trainer import Trainer, evaluating
 from colonnade.models import top as tops
+from colonnade.protect.masks import Masks
 
 
 def build_top(party: Participant, widths: Mapping[str, int], objective: Objective) -> nn.Module:
@@ -64,13 +65,16 @@ def begun_top(party: Participant, widths: Mapping[str, int], objective: Objectiv
     return top if party.origin is None else party.origin.load(top, "top")
 
 
-def build_passive(party: Participant, agreement: Agreement, objective: Objective) -> TorchPassive:
-    """A passive party's learner; it knows the top model only where snapshots are exchanged."""
+def build_passive(
+    party: Participant, agreement: Agreement, objective: Objective, masks: Masks | None = None
+) -> TorchPassive:
+    """A passive party's learner; it knows the top model only where snapshots are exchanged, and has
+    masks only where embeddings are added up."""
     assert party.model is not None
     modules = {"bottom": party.spread("bottom", build_bottom(party))}
     common = modules, _trainer(party, agreement, modules), party, agreement
     if not agreement.method.exchange.sends_snapshots:
-        return TorchPassive(*common)
+        return TorchPassive(*common, masks)
     top = build_top(party, agreement.present, objective)
     return SnapshotPassive(*common, objective=objective, top=top)
 
@@ -79,6 +83,11 @@ def build_active(party: Participant, agreement: Agreement) -> TorchActive:
     """The active party's learner."""
     assert party.objective is not None
     top = begun_top(party, agreement.present, party.objective)
+    if agreement.method.protect.sum is not None and not isinstance(top, tops.Agg):
+        raise JobError(
+            f"method.protect.sum shows the top model a sum, and {type(top).__name__} is not known "
+            "to be content with that: give no top model, or one of colonnade.models.top.Agg"
+        )
     modules = {"top": party.spread("top", top)}
     if party.model is not None:
         modules = {"bottom": party.spread("bottom", build_bottom(party))} | modules

@@ -4,12 +4,15 @@ before anything is computed from it."""
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from functools import reduce
 
 import torch
 
 from colonnade.compress import decode
 from colonnade.compress.base import DTYPE_NAMES
 from colonnade.errors import BreachError, NotFiniteError, WireError
+from colonnade.protect.base import SumProtection
 from colonnade.wire.messages import Packed
 
 
@@ -56,6 +59,30 @@ def received(
         if low < 0 or high >= classes:
             raise BreachError(sender, f"{sender} sent labels beyond the {classes} classes")
     return tensor
+
+
+def received_sum(
+    packed: Mapping[str, Packed],
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    protection: SumProtection,
+) -> torch.Tensor:
+    """The sum of what all passive parties sent under masks, by sender: of one part alone nothing
+    can be said but its shape and type.
+
+    >>> from colonnade.compress import plain
+    >>> from colonnade.protect.sum import pairwise
+    >>> parts = {"lab": 2**31 - 1, "shop": 3 * 2**19 - 2**31 + 1}
+    >>> sent = {name: plain().encode(torch.tensor([part]).int()) for name, part in parts.items()}
+    >>> received_sum(sent, (1,), torch.float32, pairwise(32)).tolist()
+    [1.5]
+    """
+    parts = [
+        received(each, shape, protection.dtype, sender, finite=False)
+        for sender, each in packed.items()
+    ]
+    # The words wrap, as they have to.
+    return protection.to_float(reduce(torch.add, parts), dtype)
 
 
 def excess_of(packed: Packed) -> str | None:

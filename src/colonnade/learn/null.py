@@ -59,9 +59,10 @@ class NullLearner:
         self._me = me
         self._importance = torch.ones(self.width)
         self._encoding = method.compress.embedding
+        self._dtype = method.protect.crossing(sizes.dtype)
         self._outbound = Outbound(0, me, Secret(bytes(KEY_BYTES)))
         out = self._outbound.stage("embedding", self._encoding)
-        self._embedding = Template(out, self.width, sizes.dtype)
+        self._embedding = Template(out, self.width, self._dtype)
 
     def _nothing(self, *_: Any, **__: Any) -> None:
         """There is nothing to compute, to learn or to remember."""
@@ -107,7 +108,7 @@ class NullPassive(NullLearner):
     def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
         rows, encoding = self._sizes.rows[split], self._encoding
         out = self._outbound.stage("evaluation", None if self._sizes.evaluates_plain else encoding)
-        template = Template(out, self.width, self._sizes.dtype)
+        template = Template(out, self.width, self._dtype)
         return [
             (start, template.piece(min(EVALUATION_ROWS, rows - start), round))
             for start in range(0, rows, EVALUATION_ROWS)

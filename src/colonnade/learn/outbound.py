@@ -3,7 +3,7 @@ encode one (`tests/unit/test_tidy.py` holds `learn` and `party` to that).
 
 A stage knows what its tensors are for, the encoding that the method has for them, and the party's
 secret randomness. So it is the place for whatever is done to a tensor before it leaves, such as to
-clip it and add noise (`protect`). Its mirror image is `inbound`.
+clip it, add noise or hide it under masks (`protect`). Its mirror image is `inbound`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 
 from colonnade.compress import Encoding, Key, Occasion, decode, plain
 from colonnade.protect import Protect, Secret
+from colonnade.protect.masks import Masks
 from colonnade.protect.secret import Stream
 from colonnade.record.traffic import Recorder
 from colonnade.record.tree import Tree
@@ -40,6 +41,7 @@ class Stage:
         random: Stream,
         protect: Protect,
         recorder: Recorder | None = None,
+        masks: Masks | None = None,
     ) -> None:
         self.purpose = purpose
         self.is_plain = encoding == plain()
@@ -48,6 +50,7 @@ class Stage:
         self._recorder, self._to = recorder, key.receiver
         self._embedding = protect.embedding if purpose in OF_ROWS else ()
         self._gradient = protect.gradient if purpose == "gradient" else None
+        self._hides, self._masks = protect.sum is not None and purpose in OF_ROWS, masks
 
     def pack(
         self, tensor: torch.Tensor, use: Occasion | None = None, labels: torch.Tensor | None = None
@@ -59,6 +62,10 @@ class Stage:
         if self._gradient is not None:
             assert labels is not None
             tensor = self._gradient.leaving(tensor, labels, self._random)
+        if self._hides:
+            assert self._masks is not None
+            round = 0 if use is None else use.round
+            tensor = self._masks.hide(tensor, round, self.purpose, self._to)
         packed = self._encoder.encode(tensor, use or Occasion())
         if self._recorder is not None and use is not None and use.rows is not None:
             kept = decode(packed)
@@ -99,12 +106,15 @@ class Outbound:
         secret: Secret,
         protect: Protect | None = None,
         recorder: Recorder | None = None,
+        masks: Masks | None = None,
     ) -> None:
+        """`masks` are those of a party whose embeddings nobody may see but as part of a sum."""
         self._job_seed = job_seed
         self._me = me
         self._secret = secret
         self._protect = protect or Protect()
         self._recorder = recorder
+        self._masks = masks
         self._stages = 0
 
     def stage(self, purpose: Purpose, encoding: Encoding | None = None, to: str = "") -> Stage:
@@ -114,4 +124,5 @@ class Outbound:
         # By their number, so that no two draw the same noise, whatever they are for.
         self._stages += 1
         random = self._secret.stream(purpose, to, self._stages)
-        return Stage(purpose, encoding or plain(), key, random, self._protect, self._recorder)
+        more = self._recorder, self._masks
+        return Stage(purpose, encoding or plain(), key, random, self._protect, *more)

@@ -27,6 +27,7 @@ from colonnade.learn.origin import Origin
 from colonnade.learn.trainer import evaluating
 from colonnade.methods.method import Method
 from colonnade.models.front import Front, Fronted
+from colonnade.protect.keys import Credentials
 from colonnade.protect.secret import KEY_BYTES, Randomness, Secret
 from colonnade.record.metrics import Metric
 from colonnade.record.traffic import EVERYBODY, Recorder
@@ -75,6 +76,8 @@ class Participant:
     """Whether all are as fast as the job says, as in a simulation."""
     randomness: Randomness = os.urandom
     """Where the noise of its protections comes from; a simulation's is derived from a seed."""
+    credentials: Callable[[], Credentials] | None = None
+    """With what it signs now, and knows the others' signatures; None where nothing is signed."""
     recorder: Recorder | None = None
     """Keeps what crosses, for an audit; None keeps nothing."""
     spread: Callable[[str, nn.Module], nn.Module] = lambda name, module: module

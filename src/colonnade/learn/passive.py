@@ -24,6 +24,7 @@ from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import Randomness, Trainer, evaluating
 from colonnade.policies.view import Exchange
+from colonnade.protect.masks import Masks
 from colonnade.record.calibration import Calibration
 from colonnade.record.tree import Tree, Weights, moved
 from colonnade.wire.messages import Gradient, Labels, Packed
@@ -41,6 +42,7 @@ class TorchLearner:
         trainer: Trainer,
         party: Participant,
         agreement: Agreement,
+        masks: Masks | None = None,
     ) -> None:
         features = party.features
         self.width = party.width
@@ -57,9 +59,8 @@ class TorchLearner:
         self.best = -1
         self._random = Randomness(modules.values(), party.seed, party.device)
         self._recorder = party.recorder
-        self._outbound = Outbound(
-            party.job.seed, party.me, party.secret(), self._method.protect, party.recorder
-        )
+        leaving = party.job.seed, party.me, party.secret(), self._method.protect
+        self._outbound = Outbound(*leaving, party.recorder, masks)
         self._crosses = not party.leads
         """Whether the party's own embeddings leave it."""
 

@@ -52,4 +52,4 @@ class Template:
 
 def some_values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Some numbers; not zeros, because a quantiser may write a constant tensor in fewer bytes."""
-    return (torch.arange(math.prod(shape), dtype=dtype) / 7 % 1).view(shape)
+    return (torch.arange(math.prod(shape), dtype=dtype) / 7 % 1).to(dtype).view(shape)

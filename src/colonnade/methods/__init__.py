@@ -162,6 +162,7 @@ def _senseless(method: Method) -> Iterator[tuple[bool, str]]:
         "with snapshots no gradients cross, and the labels do: choose exchange=gradients, or leave "
         "out method.protect.gradient",
     )
+    yield from _unsummed(method)
     yield (
         method.window.most > 1 and method.quorum.remembers,
         "with quorum=anyone nobody waits for others, so there is nothing to pipeline for: leave "
@@ -171,6 +172,26 @@ def _senseless(method: Method) -> Iterator[tuple[bool, str]]:
         not snapshots and method.compress.top != Compress().top,
         "the top model crosses only in snapshots: set method.exchange=snapshot, or leave out "
         "method.compress.top",
+    )
+
+
+def _unsummed(method: Method) -> Iterator[tuple[bool, str]]:
+    """Combinations in which embeddings are needed one by one, and cannot be masked."""
+    summed = method.protect.sum is not None
+    yield (
+        summed and method.exchange.sends_snapshots,
+        "with snapshots everybody gets the others' embeddings one by one, so that they cannot be "
+        "masked: choose exchange=gradients, or leave out method.protect.sum",
+    )
+    yield (
+        summed and method.quorum.remembers,
+        "with quorum=anyone embeddings come and are remembered one by one, so there is no sum in "
+        "which masks would cancel: choose quorum=everyone, or leave out method.protect.sum",
+    )
+    yield (
+        summed and method.compress.embedding != Compress().embedding,
+        "masks cancel in a sum of numbers, and compressed embeddings are none: leave out "
+        "compress.embedding, or method.protect.sum",
     )
 
 

@@ -29,10 +29,18 @@ class Split(nn.Module):
 
 
 class Agg(nn.Module):
-    """The sum of the parties' logits; no parameters."""
+    """The sum of the parties' embeddings: their logits, or what a network makes logits of."""
+
+    def __init__(self, network: nn.Module | None = None) -> None:
+        super().__init__()
+        self.network = network
 
     def forward(self, embeddings: Sequence[torch.Tensor]) -> torch.Tensor:
-        return reduce(torch.add, embeddings)
+        total = reduce(torch.add, embeddings)
+        if self.network is None:
+            return total
+        prediction: torch.Tensor = self.network(total)
+        return prediction
 
 
 class Dot(nn.Module):
@@ -49,17 +57,9 @@ def build_top(top: Top, widths: dict[str, int], outputs: int) -> nn.Module:
     Agg()
     """
     if top.kind == "agg":
-        for party, width in widths.items():
-            if width != outputs:
-                raise JobError(
-                    f"with top.kind = 'agg' every embedding is as wide as the prediction, but "
-                    f"{party} has {width} and not {outputs}: set parties.{party}.model.embedding"
-                )
-        return Agg()
+        return _agg(top, widths, outputs)
     if top.kind == "dot":
-        if len(set(widths.values())) > 1:
-            listed = ", ".join(f"{party} has {width}" for party, width in widths.items())
-            raise JobError(f"with top.kind = 'dot' all embeddings have one width, but {listed}")
+        _one_width(top, widths)
         if outputs != 1:
             raise JobError(
                 f"top.kind = 'dot' predicts one number, this task needs {outputs}: use 'split'"
@@ -67,19 +67,44 @@ def build_top(top: Top, widths: dict[str, int], outputs: int) -> nn.Module:
         return Dot()
     if top.kind == "module":
         return _from_outside(top, widths, outputs)
-    width = sum(widths.values())
-    check_size(lambda: _split(top, width, outputs), "top.hidden")
-    return _split(top, width, outputs)
+    return Split(_network(top, sum(widths.values()), outputs))
 
 
-def _split(top: Top, width: int, outputs: int) -> nn.Module:
+def _agg(top: Top, widths: dict[str, int], outputs: int) -> nn.Module:
+    if top.layers:
+        return Agg(_network(top, _one_width(top, widths), outputs))
+    for party, width in widths.items():
+        if width != outputs:
+            raise JobError(
+                f"with top.kind = 'agg' and no top.hidden every embedding is as wide as the "
+                f"prediction, but {party} has {width} and not {outputs}: set "
+                f"parties.{party}.model.embedding"
+            )
+    return Agg()
+
+
+def _one_width(top: Top, widths: dict[str, int]) -> int:
+    """The width that all embeddings have."""
+    if len(set(widths.values())) > 1:
+        listed = ", ".join(f"{party} has {width}" for party, width in widths.items())
+        raise JobError(f"with top.kind = '{top.kind}' all embeddings have one width, but {listed}")
+    return next(iter(widths.values()))
+
+
+def _network(top: Top, width: int, outputs: int) -> nn.Module:
+    """Hidden layers and a linear one, once they are known to be small enough."""
+    check_size(lambda: _layers(top, width, outputs), "top.hidden")
+    return _layers(top, width, outputs)
+
+
+def _layers(top: Top, width: int, outputs: int) -> nn.Module:
     layers: list[nn.Module] = []
     for size in top.layers:
         layers += [nn.Linear(width, size, bias=top.bias), nn.ReLU()]
         if top.dropout:
             layers.append(nn.Dropout(top.dropout))
         width = size
-    return Split(nn.Sequential(*layers, nn.Linear(width, outputs, bias=top.bias)))
+    return nn.Sequential(*layers, nn.Linear(width, outputs, bias=top.bias))
 
 
 def find_top(top: Top) -> Callable[..., Any]:

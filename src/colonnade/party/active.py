@@ -18,11 +18,13 @@ from colonnade.party.active_work import ActiveWork
 from colonnade.party.barrier import CheckpointBarrier
 from colonnade.party.evaluation import Evaluations
 from colonnade.party.loop import Handler, not_due
+from colonnade.party.masking import awaited, hand_on
 from colonnade.party.outcome import Outcome
 from colonnade.party.scoring import ask_test, score
 from colonnade.party.warmup import Uploads, rehearse
 from colonnade.party.world import CODEC, Work, World
 from colonnade.policies.view import Exchange
+from colonnade.protect.masks import Keys
 from colonnade.record.checkpoints import Store
 from colonnade.record.events import Event, RoundDone
 from colonnade.record.history import History
@@ -35,6 +37,7 @@ from colonnade.wire.messages import (
     Failure,
     Finish,
     Leave,
+    MaskKey,
     Message,
     Packed,
     Status,
@@ -54,10 +57,11 @@ class Active(ActiveWork):
         learner: ActiveLearner,
         evaluations: Evaluations,
         store: Store | None = None,
+        keys: Keys | None = None,
     ) -> None:
         self.evaluations = evaluations
         super().__init__(world, agreement, store)
-        self.learner = learner
+        self.learner, self.keys = learner, keys
         self.history = History(agreement.plan.per_epoch)
         self.view.meet(world.peers)
         self.barrier = CheckpointBarrier(self)
@@ -82,6 +86,7 @@ class Active(ActiveWork):
 
     async def run(self) -> Outcome:
         """Prepare, loop, end the job for everybody."""
+        await self._exchange_keys()
         if self.agreement.start == 0:
             await self._prepare()
         world, view = self.world, self.view
@@ -118,6 +123,19 @@ class Active(ActiveWork):
         # What had come from beyond the barrier comes again.
         self.view.arrived = dict(self.view.answered)
 
+    async def _exchange_keys(self) -> None:
+        if self.keys is None:
+            return
+        with self.world.off_clock():
+            while self.keys.missing():
+                await self.receive()
+            await hand_on(self.world, self.keys)
+
+    def _take_key(self, sender: str, message: MaskKey) -> None:
+        if self.keys is None:
+            raise not_due(sender, message)
+        self.keys.accept(sender, message, sender)
+
     async def _prepare(self) -> None:
         """What the method wants done before the first round."""
         labels = self.learner.labels_message()
@@ -137,6 +155,7 @@ class Active(ActiveWork):
             Upload: self._take_upload,
             EvaluationEmbedding: self.evaluations.accept,
             Leave: self._take_leave,
+            MaskKey: self._take_key,
             Barrier: lambda sender, message: self.barrier.accept(sender),
             Finish: self._take_finish,
             Failure: self.take_failure,
@@ -192,6 +211,8 @@ class Active(ActiveWork):
 
     def waiting_for(self) -> str:
         view = self.view
+        if self.keys is not None and self.keys.missing():
+            return awaited(self.keys)
         if self.finishing:
             return f"{', '.join(sorted(self.finishing))}: to end the job too"
         if view.round == view.rounds or self.reason is not None:

@@ -15,11 +15,13 @@ from colonnade.errors import BreachError
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import PassiveLearner, Reply
 from colonnade.party.loop import Handler, TrainingLoop, not_due
+from colonnade.party.masking import awaited
 from colonnade.party.outcome import REASONS, Outcome
 from colonnade.party.questions import Questions
 from colonnade.party.warmup import rehearse, upload
 from colonnade.party.world import BACKWARD, CODEC, Work, World
 from colonnade.policies.view import Exchange, Role
+from colonnade.protect.masks import Masks
 from colonnade.record.checkpoints import Store
 from colonnade.record.events import RoundDone
 from colonnade.wire.ledger import Ledger
@@ -33,6 +35,7 @@ from colonnade.wire.messages import (
     Gradient,
     Labels,
     Leave,
+    MaskKey,
     Message,
     Snapshot,
     Status,
@@ -50,9 +53,10 @@ class Passive(TrainingLoop):
         agreement: Agreement,
         learner: PassiveLearner,
         store: Store | None = None,
+        masks: Masks | None = None,
     ) -> None:
         super().__init__(world, agreement, store)
-        self.learner = learner
+        self.learner, self.masks = learner, masks
         (self.active,) = world.peers
         self.yields = self.method.local.yields(Role.PASSIVE)
         self.reports = self.method.local.reports
@@ -72,6 +76,7 @@ class Passive(TrainingLoop):
 
     async def run(self) -> Outcome:
         """Prepare, loop, and hand over what was learnt."""
+        await self._exchange_keys()
         if self.agreement.start == 0:
             await upload(self.world, self.agreement, self.learner)
             parts = (Work.FORWARD, Work.BACKWARD)
@@ -95,9 +100,24 @@ class Passive(TrainingLoop):
             Evaluate: self._take_question,
             Labels: lambda sender, message: self.learner.learn_labels(message),
             Barrier: self._take_barrier,
+            MaskKey: self._take_key,
             Finish: self._take_finish,
             Failure: self.take_failure,
         }
+
+    async def _exchange_keys(self) -> None:
+        """Before anything else: no embedding leaves without a mask."""
+        if self.masks is None:
+            return
+        with self.world.off_clock():
+            await self.world.send(self.active, self.masks.mine)
+            while self.masks.missing():
+                await self.receive()
+
+    def _take_key(self, sender: str, message: MaskKey) -> None:
+        if self.masks is None:
+            raise not_due(sender, message)
+        self.masks.accept(sender, message, message.party)
 
     def _take_reply(self, sender: str, message: Reply) -> None:
         exchange = self.in_flight.pop(message.round, None)
@@ -288,6 +308,8 @@ class Passive(TrainingLoop):
         self.questions.restore(state["questions"])
 
     def waiting_for(self) -> str:
+        if self.masks is not None and self.masks.missing():
+            return awaited(self.masks)
         if self.in_flight:
             return f"{self.active}: the reply to round {min(self.in_flight) + 1}"
         return f"{self.active}: to end the job"

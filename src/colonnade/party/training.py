@@ -17,6 +17,7 @@ from colonnade.methods.method import Method
 from colonnade.party.active import Active
 from colonnade.party.evaluation import Evaluations
 from colonnade.party.kinds import training_kinds
+from colonnade.party.masking import keys_of, masks_of
 from colonnade.party.outcome import Outcome
 from colonnade.party.passive import Passive
 from colonnade.party.world import World
@@ -126,13 +127,19 @@ class Training:
         party = self.party
         self._check(welcome)
         agreement = party.agreement(welcome.widths, welcome.start)
+        job, masks, keys = party.job, None, None
+        if party.method.protect.sum is not None:
+            assert party.credentials is not None, "nobody could tell whose keys they are"
+            common = party.method, welcome, party.credentials()
+            masks = masks_of(job, party.me, *common, party.randomness)
+            keys = keys_of(job, *common)
         if not party.leads:
             objective = self._objective(welcome)
-            learner = build_passive(party, agreement, objective)
-            return Passive(world, agreement, learner, self.store)
-        job, metric = party.job, party.metrics[0]
-        evaluations = Evaluations(job.train, metric, job.passives, agreement.schedule)
-        return Active(world, agreement, build_active(party, agreement), evaluations, self.store)
+            learner = build_passive(party, agreement, objective, masks)
+            return Passive(world, agreement, learner, self.store, masks)
+        evaluations = Evaluations(job.train, party.metrics[0], job.passives, agreement.schedule)
+        learning = build_active(party, agreement)
+        return Active(world, agreement, learning, evaluations, self.store, keys)
 
     def _check(self, welcome: Welcome) -> None:
         """Widths come from the wire and decide how much is allocated."""

@@ -3,11 +3,12 @@
     labels      flip(epsilon)              randomised response, once for all
     gradient    marvell(error), max_norm() noise that hides the class of a row, of one round
     embedding   gauss(clip, sigma)         clipped, with noise; dcor(weight): less like the columns
+    sum         pairwise(bits, fraction)   masks that cancel in the sum of all parties' embeddings
 
 Each says in its docstring what it guarantees and what it does not; `docs/privacy.md` has what each
 costs.
 
-Imports no other room.
+May import wire.
 """
 
 from colonnade.protect.base import Protect, parse

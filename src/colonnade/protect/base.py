@@ -56,6 +56,24 @@ class EmbeddingProtection(Protocol):
         """What the party adds to the loss, of a batch and the columns it was made from."""
 
 
+class SumProtection(Protocol):
+    """What hides a passive party's embeddings from everybody, and not their sum."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of embeddings as they cross."""
+
+    def to_fixed(self, tensor: torch.Tensor, parties: int) -> NDArray[Any]:
+        """The components as words that so many parties' can be added of; refuses those that are
+        too large for that."""
+
+    def to_float(self, total: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """The sum of the words of all parties as numbers."""
+
+
 @dataclass(frozen=True)
 class Protect:
     """What is protected, and how; the neutral element protects nothing.
@@ -68,6 +86,11 @@ class Protect:
     gradient: GradientProtection | None = None
     embedding: tuple[EmbeddingProtection, ...] = ()
     """One after the other, joined by `+` in a text."""
+    sum: SumProtection | None = None
+
+    def crossing(self, dtype: torch.dtype) -> torch.dtype:
+        """The type of embeddings of this type as they cross, where they are not compressed."""
+        return dtype if self.sum is None else self.sum.dtype
 
     @property
     def texts(self) -> dict[str, str]:

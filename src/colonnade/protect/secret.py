@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -51,9 +52,10 @@ class Stream:
     def __init__(self, key: bytes) -> None:
         self._cipher = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
 
-    def words(self, count: int) -> NDArray[np.uint64]:
-        """So many words of 64 random bits."""
-        return np.frombuffer(self._cipher.update(bytes(8 * count)), np.uint64)
+    def words(self, count: int, dtype: Any = np.uint64) -> NDArray[Any]:
+        """So many random words, of 64 bits unless told otherwise."""
+        kind = np.dtype(dtype)
+        return np.frombuffer(self._cipher.update(bytes(kind.itemsize * count)), kind)
 
     def uniform(self, *shape: int) -> NDArray[np.float64]:
         """Numbers from the open interval (0, 1): odd multiples of 2⁻⁵⁴."""

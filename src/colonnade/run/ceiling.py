@@ -77,7 +77,8 @@ class _Count:
 
     def _tensor(self, encoding: Encoding, rows: int, round: int, known: bool) -> Packed:
         out = Outbound(0, self.me.me, Secret(bytes(KEY_BYTES))).stage("embedding", encoding)
-        template = Template(out, self.me.width, DTYPES[self.me.job.train.dtype])
+        dtype = self.method.protect.crossing(DTYPES[self.me.job.train.dtype])
+        template = Template(out, self.me.width, dtype)
         if known:
             return template.piece(rows, round)
         return template.packed(Exchange(round, np.arange(rows)))

@@ -15,12 +15,15 @@ from colonnade.job.records import Job
 from colonnade.job.train import UNEVALUATED
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.null import NullActive, NullPassive, Record
-from colonnade.learn.participant import Participant
+from colonnade.learn.participant import Participant, secret_seed
 from colonnade.party.active import Active
 from colonnade.party.evaluation import Evaluations
+from colonnade.party.masking import keys_of, masks_of
 from colonnade.party.passive import Passive
 from colonnade.party.training import Training
 from colonnade.party.world import World
+from colonnade.protect.keys import Unsigned
+from colonnade.protect.secret import Derived
 from colonnade.record.checkpoints import Store
 from colonnade.record.metrics import METRICS, Metric
 from colonnade.record.run import EVALUATION_FIELDS, Run
@@ -179,12 +182,14 @@ class NullTraining(Training):
         begun, own = self.agreement, self.agreement.methods
         if welcome.start != begun.start:
             begun = replace(begun, start=welcome.start)
+        job, common = begun.job, (begun.method, welcome, Unsigned())
         if not self.leads:
             learner = NullPassive(self.me, own[self.me], self.sizes)
-            return Passive(world, begun, learner, self.store)
-        job, active = begun.job, NullActive(self.me, own, self.sizes, self.measured)
+            masks = masks_of(job, self.me, *common, Derived(secret_seed(job, self.me)))
+            return Passive(world, begun, learner, self.store, masks)
+        active = NullActive(self.me, own, self.sizes, self.measured)
         evaluations = Evaluations(job.train, self.metric, job.passives, begun.schedule)
-        return Active(world, begun, active, evaluations, self.store)
+        return Active(world, begun, active, evaluations, self.store, keys_of(job, *common))
 
 
 def _no_data() -> Participant:

@@ -222,7 +222,8 @@ class _Scene:
         # Each evaluation is the best so far: its number is then as long as it can be.
         rising = [{"accuracy": float(n), "full_loss": 0.0} for n in range(len(agreement.schedule))]
         # These have no parameters, and refuse widths that may only be assumed.
-        top = Agg() if self.job.top.kind in ("agg", "dot") else None
+        bare = self.job.top.kind in ("agg", "dot") and not self.job.top.layers
+        top = Agg() if bare else None
         simulator = Simulator(agreement.job, world=LinkedWorld)
         trainings = null_trainings(
             agreement,
@@ -281,13 +282,14 @@ def assumed_objective(me: Participant) -> Objective:
     if me.objective is not None:
         return me.objective
     train, top = me.job.train, me.job.top
-    single = {"agg": me.width == 1, "dot": True}.get(top.kind, False)
+    summed = top.kind == "agg" and not top.layers
+    single = top.kind == "dot" or (summed and me.width == 1)
     task: Task = "binary" if single or train.metric in OF_TWO else "multiclass"
     if train.metric in ASKED and ASKED[train.metric].tasks == ("regression",):
         task = "regression"
     if train.loss != "auto":
         task = FITS[train.loss][0]
-    many = me.width if top.kind == "agg" else CLASSES
+    many = me.width if summed else CLASSES
     classes = {"binary": 2, "regression": 1, "multiclass": many}[task]
     weights = train.class_weights
     if isinstance(weights, str):

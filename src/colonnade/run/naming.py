@@ -45,6 +45,7 @@ def check_names(
             f"{method_name(job)} shows the labels to passive parties and train.labels is "
             "'private': choose exchange=gradients, or set train.labels = 'shared'"
         )
+    _check_sum(job, method)
     needs_top = job.active in chosen or method.exchange.sends_snapshots
     if job.top.kind == "module" and needs_top and "top" not in made:
         find_top(job.top)
@@ -56,6 +57,24 @@ def check_names(
         if name == job.active and job.top.optimizer is not None:
             check_tables(job.top.optimizer, None, "top", thorough)
     return method
+
+
+def _check_sum(job: Job, method: Method) -> None:
+    """Masks need a sum, and somebody to hide among."""
+    if method.protect.sum is None:
+        return
+    if job.top.kind != "agg":
+        raise JobError(
+            f"with method.protect.sum the active party sees only the sum of the embeddings, and "
+            f"top.kind is '{job.top.kind}', which needs them one by one: set top.kind = 'agg', "
+            "with top.hidden for layers after the sum"
+        )
+    if len(job.passives) < 2:
+        raise JobError(
+            f"with one passive party, {job.passives[0]}, the sum of the embeddings is its own, so "
+            "masks would hide nothing: leave out method.protect.sum, or have two passive parties "
+            "or more"
+        )
 
 
 def method_name(job: Job) -> str:

@@ -27,6 +27,7 @@ from colonnade.predict.quota import Quota
 from colonnade.predict.request import Source
 from colonnade.predict.rows import PartyRows, read_rows
 from colonnade.predict.tags import TagIndex
+from colonnade.protect import Protect
 from colonnade.protect.secret import KEY_BYTES, Randomness, Secret
 
 Models = Mapping[str, SavedParty]
@@ -128,6 +129,8 @@ class PredictParty:
     def program(self, source: Source | None = None, window: int | None = None) -> Predict:
         """Its part in the prediction; the active party has a source of requests."""
         protect = methods.build(self.job.method).protect
+        for version, saved in self.models.items():
+            _refuse_masked(version, saved.card.method, protect)
         more: dict[str, Any] = {} if window is None else {"window": window}
         return Predict(
             self.job,
@@ -140,6 +143,18 @@ class PredictParty:
             outbound=Outbound(self.job.seed, self.me, Secret(self.randomness(KEY_BYTES)), protect),
             restarts=self.restarts,
             **more,
+        )
+
+
+def _refuse_masked(version: str, method: Mapping[str, Any], protect: Protect) -> None:
+    """Whoever was promised that nobody sees its embeddings but in a sum is not asked for them; what
+    the model says of itself counts too, because the job comes from others."""
+    table = method.get("protect")
+    if protect.sum is not None or (isinstance(table, Mapping) and "sum" in table):
+        raise RequestError(
+            f"the model {version} was trained on sums under masks (method.protect.sum), and a "
+            "prediction would show the active party single embeddings: train one without masks to "
+            "score rows with others"
         )
 
 

@@ -25,6 +25,7 @@ from colonnade.methods.method import Method
 from colonnade.models.top import build_top
 from colonnade.party.kinds import training_kinds
 from colonnade.policies.view import Role
+from colonnade.protect.keys import Unsigned
 from colonnade.protect.secret import Derived
 from colonnade.record.sizes import Sizes
 from colonnade.run.measuring import metrics_of
@@ -71,6 +72,7 @@ def prepare(
             top=modules.get("top"),
             clocked=True,
             randomness=Derived(secret_seed(job, name)),
+            credentials=Unsigned,
             origin=begun.get(name),
         )
         for name in job.parties

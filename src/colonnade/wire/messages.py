@@ -154,6 +154,21 @@ class Leave(Control, frozen=True):
     """Why, for the log."""
 
 
+class MaskKey(Control, frozen=True):
+    """With which key a passive party makes masks with others, in this attempt; the active party
+    hands it on to all the others, and can neither change it nor use it."""
+
+    KIND = 26
+    party: str
+    """Whose key this is."""
+    key: bytes
+    """Its public key (X25519), drawn anew each time that the parties begin."""
+    certificate: bytes
+    """As in Introduction."""
+    signature: bytes
+    """Over all of this, the job, the run and the attempt at it."""
+
+
 class Embedding(TensorMessage, frozen=True):
     """A passive party's output for one mini-batch, sent up."""
 
@@ -421,7 +436,7 @@ class Declined(Message, frozen=True):
     """One sentence for a person at the other end."""
 
 
-_CONTROL = (Hello, Welcome, Terms, Barrier, Leave, Finish, Failure)
+_CONTROL = (Hello, Welcome, Terms, Barrier, Leave, MaskKey, Finish, Failure)
 _DATA = (Embedding, Gradient, Snapshot, Upload, Status, Labels, Evaluate, EvaluationEmbedding)
 ALIGNMENT = (Introduction, BlindedPoints, EvaluatedPoints, MaskTable, CommonTags)
 QUESTIONS, ANSWERS = (BlindedIds, Query), (EvaluatedIds, Answer, Declined)

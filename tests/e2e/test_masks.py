@@ -1,0 +1,97 @@
+"""Sums under masks over mTLS: the same as simulated, and an active party that meddles with the
+keys, or wants a model of sums to score rows, gets nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+import torch
+
+from colonnade import simulate
+from colonnade.errors import BreachError
+from colonnade.party import active as active_loop
+from colonnade.party.training import Training
+from colonnade.run.ceiling import ceiling
+from colonnade.run.setup import prepare
+from colonnade.tls.signature import Credentials
+from colonnade.wire.messages import CONTROL
+from tests.netrun import identities, run_trainings
+from tests.small import small
+
+MASKED = {"protect": {"sum": "pairwise:32"}}
+
+
+def case_of(**more):
+    options = {"method": {"name": "fedbcd", "updates": 2} | MASKED, "rounds": 6}
+    return small(4, "agg", evaluate_every="2 rounds", validation=0.2, **options | more)
+
+
+def signing(case):
+    """Everybody's training, with certificates."""
+    proof = identities(tuple(case.job.parties))
+    return {
+        name: Training.of(replace(party, credentials=lambda own=proof[name]: Credentials(own)))
+        for name, party in prepare(case.job, case.data, case.modules).items()
+    }
+
+
+def test_over_mtls_as_in_the_simulator():
+    case = case_of()
+    trainings = signing(case)
+    outcomes, worlds = run_trainings(case.job, trainings)
+    simulated = simulate(case.job, case.data, case.modules)
+    for name, outcome in outcomes.items():
+        for key, tensor in outcome.weights.items():
+            assert torch.equal(tensor, simulated.weights[name][key]), (name, key)
+    for name in case.job.passives:
+        left = {e["kind"]: (e["messages"], e["bytes"]) for e in worlds[name].ledger.entries()
+                if e["direction"] == "sent"}  # fmt: skip
+        assert left["MaskKey"][0] == 1
+        most = ceiling(trainings[name].party)
+        assert {kind: left[kind] for kind in left if kind not in CONTROL} == most
+
+
+def tampered(keys, earlier):
+    return {name: msgspec.structs.replace(each, key=bytes(31) + b"\t")
+            for name, each in keys.said.items()}  # fmt: skip
+
+
+def swapped(keys, earlier):
+    """Keys of its own, signed as itself."""
+    own = keys._credentials
+    return {
+        name: msgspec.structs.replace(each, key=bytes(31) + b"\t", certificate=own.certificate,
+                                      signature=own.sign(b"whatever"))
+        for name, each in keys.said.items()
+    }  # fmt: skip
+
+
+def replayed(keys, earlier):
+    return earlier
+
+
+@pytest.mark.parametrize("meddle", [tampered, swapped, replayed])
+def test_an_active_party_that_meddles_with_keys_is_named_and_gets_no_embedding(meddle, monkeypatch):
+    case, earlier = case_of(), {}
+    honest = active_loop.hand_on
+
+    async def noted(world, keys):
+        earlier.update(keys.said)
+        await honest(world, keys)
+
+    async def hostile(world, keys):
+        keys.said = meddle(keys, dict(earlier))
+        await honest(world, keys)
+
+    monkeypatch.setattr(active_loop, "hand_on", noted)
+    run_trainings(case.job, signing(case))
+    monkeypatch.setattr(active_loop, "hand_on", hostile)
+    trainings, seen = signing(case), []
+    monkeypatch.setattr(
+        "colonnade.learn.active.received_sum", lambda *_, **__: seen.append("an embedding")
+    )
+    with pytest.raises(BreachError, match=r"p1 sent the key of p\d for masks") as refused:
+        run_trainings(case.job, trainings)
+    assert refused.value.peer == "p1" and not seen
