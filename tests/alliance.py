@@ -230,7 +230,7 @@ class Alliance:
     def result(self) -> dict[str, Any]:
         """All that must be the same each time a job is run."""
         found: dict[str, Any] = {}
-        hellos = 0
+        up = down = 0
         for name in PARTIES:
             folder = self.run_folder(name)
             for file in ("last", "best"):
@@ -238,16 +238,19 @@ class Alliance:
                     found[f"{name} {file} {key}"] = tensor.numpy().tobytes()
             for row in json.loads((folder / "ledger.json").read_text()):
                 counts, key = [row["messages"], row["bytes"]], f"{row['direction']} {row['peer']}"
-                if row["kind"] == "Hello":
-                    # It says which checkpoints there are, so its length may differ.
-                    hellos += row["bytes"] if name == ACTIVE else 0
+                if row["kind"] in ("Hello", "MaskKey"):
+                    # The one says which checkpoints there are, the other has a signature, so their
+                    # lengths may differ.
+                    up += row["bytes"] * (name == ACTIVE and row["direction"] == "received")
+                    down += row["bytes"] * (name == ACTIVE and row["direction"] == "sent")
                     counts.pop()
                 found[f"{name} {key} {row['kind']}"] = counts
         for file in ("history", "rounds"):
             table = pyarrow.parquet.read_table(self.run_folder(ACTIVE) / f"{file}.parquet")
             columns = table.to_pydict()
             found |= {f"{file} {key}": columns[key] for key in columns if key != "time_s"}
-        found["history bytes_up"] = [size - hellos for size in found["history bytes_up"]]
+        found["history bytes_up"] = [size - up for size in found["history bytes_up"]]
+        found["history bytes_down"] = [size - down for size in found["history bytes_down"]]
         return found
 
 

@@ -10,14 +10,17 @@ import pytest
 import torch
 
 from colonnade import simulate
-from colonnade.errors import BreachError
+from colonnade.errors import BreachError, RequestError
+from colonnade.job.records import Top
 from colonnade.party import active as active_loop
 from colonnade.party.training import Training
 from colonnade.run.ceiling import ceiling
+from colonnade.run.predict_party import PredictParty, read_models
 from colonnade.run.setup import prepare
 from colonnade.tls.signature import Credentials
 from colonnade.wire.messages import CONTROL
 from tests.netrun import identities, run_trainings
+from tests.predicting import tables
 from tests.small import small
 
 MASKED = {"protect": {"sum": "pairwise:32"}}
@@ -95,3 +98,16 @@ def test_an_active_party_that_meddles_with_keys_is_named_and_gets_no_embedding(m
     with pytest.raises(BreachError, match=r"p1 sent the key of p\d for masks") as refused:
         run_trainings(case.job, trainings)
     assert refused.value.peer == "p1" and not seen
+
+
+def test_a_model_of_sums_scores_no_rows_over_the_network(tmp_path):
+    """Whatever the job says that it comes with: each party goes by its own model too."""
+    job = tables(tmp_path)
+    top = Top(kind="agg", hidden=[4])
+    run = simulate(msgspec.structs.replace(job, method={"name": "fedsgd"} | MASKED, top=top))
+    run.save(tmp_path / "run")
+    for name in job.parties:
+        models = read_models([tmp_path / "run"], name)
+        party = PredictParty(job, name, models, tmp_path / name)
+        with pytest.raises(RequestError, match="would show the active party single embeddings"):
+            party.program()

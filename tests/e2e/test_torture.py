@@ -30,7 +30,10 @@ class Chosen:
         return least
 
 
-@pytest.mark.parametrize("method", ["celu", pytest.param("fedsgd", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "method",
+    ["celu", *(pytest.param(each, marks=pytest.mark.slow) for each in ("fedsgd", "masked"))],
+)
 def test_a_job_outlives_its_parties(tmp_path, method):
     torture = Torture(tmp_path, method, Forked, rounds=150, limit_s=60)
     torture.undisturbed()

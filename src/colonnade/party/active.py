@@ -18,7 +18,7 @@ from colonnade.party.active_work import ActiveWork
 from colonnade.party.barrier import CheckpointBarrier
 from colonnade.party.evaluation import Evaluations
 from colonnade.party.loop import Handler, not_due
-from colonnade.party.masking import awaited, hand_on
+from colonnade.party.masking import awaited, counted_once, hand_on
 from colonnade.party.outcome import Outcome
 from colonnade.party.scoring import ask_test, score
 from colonnade.party.warmup import Uploads, rehearse
@@ -126,7 +126,7 @@ class Active(ActiveWork):
     async def _exchange_keys(self) -> None:
         if self.keys is None:
             return
-        with self.world.off_clock():
+        with counted_once(self.world, self.agreement.start), self.world.off_clock():
             while self.keys.missing():
                 await self.receive()
             await hand_on(self.world, self.keys)

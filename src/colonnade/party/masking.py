@@ -3,6 +3,9 @@ passive party sends a key to all the others, through the active one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from colonnade.job.records import Job
 from colonnade.methods.method import Method
 from colonnade.party.world import World
@@ -44,6 +47,16 @@ async def hand_on(world: World, keys: Keys) -> None:
         for party, message in keys.said.items():
             if party != peer:
                 await world.send(peer, message)
+
+
+@contextmanager
+def counted_once(world: World, start: int) -> Iterator[None]:
+    """Around an exchange of keys: after a return to a checkpoint it is not counted again, as the
+    handshake is not, so that a ledger is that of a run which nothing disturbed."""
+    before = world.ledger.copy()
+    yield
+    if start:
+        world.ledger.take(before)
 
 
 def awaited(keys: Keys) -> str:

@@ -15,7 +15,7 @@ from colonnade.errors import BreachError
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import PassiveLearner, Reply
 from colonnade.party.loop import Handler, TrainingLoop, not_due
-from colonnade.party.masking import awaited
+from colonnade.party.masking import awaited, counted_once
 from colonnade.party.outcome import REASONS, Outcome
 from colonnade.party.questions import Questions
 from colonnade.party.warmup import rehearse, upload
@@ -109,7 +109,7 @@ class Passive(TrainingLoop):
         """Before anything else: no embedding leaves without a mask."""
         if self.masks is None:
             return
-        with self.world.off_clock():
+        with counted_once(self.world, self.agreement.start), self.world.off_clock():
             await self.world.send(self.active, self.masks.mine)
             while self.masks.missing():
                 await self.receive()
