@@ -81,3 +81,17 @@ def unread() -> Rotated:
 @cn.extension("encoding")
 def nothing() -> None:
     """Is no encoding."""
+
+
+@cn.extension("encoding")
+def untold() -> object:
+    """Does not say what it writes."""
+
+    @dataclass(frozen=True)
+    class Untold:
+        text: ClassVar[str] = "tests.outside:untold"
+
+        def encoder(self, key: Key) -> Encoder:
+            return _Encoder(1, key)
+
+    return Untold()

@@ -20,6 +20,8 @@ from colonnade.errors import BreachError, ColonnadeError
 from colonnade.job.policy import Policy
 from colonnade.predict.quota import Quota
 from colonnade.predict.tags import TagBook, TagIndex
+from colonnade.record.events import Recorded
+from colonnade.sim.world import SimulatedWorld
 from colonnade.wire.messages import (
     Answer,
     BlindedIds,
@@ -431,3 +433,26 @@ def test_a_passive_party_drops_what_is_too_late(trained, tmp_path):
     changed = {"bank": Odd(parties["bank"].program(source), act), "telco": Odd(late, sleepy)}
     simulated(parties, source, changed)
     assert isinstance(got[0], Declined) and isinstance(got[1], Answer)
+
+
+def test_what_a_party_says_when_it_declines_is_cut_escaped_and_recorded_once(
+    trained, tmp_path, monkeypatch
+):
+    job, folder, _ = trained
+    parties = parties_of(job, folder / "run", tmp_path)
+    source, found = batch_of(parties["bank"], at_places(range(4)) + at_places(range(4)))
+    told, tell = [], SimulatedWorld.tell
+    monkeypatch.setattr(
+        SimulatedWorld, "tell", lambda self, event: (told.append(event), tell(self, event))[1]
+    )
+
+    async def act(world):
+        while isinstance((came := await world.receive())[1], Query):
+            await world.send("bank", Declined(came[1].number, "no \x1b[2J" + "x" * 50_000))
+
+    simulated(parties, source, {"telco": Odd(parties["telco"].program(), act)}, window=1)
+    for each in found:
+        said = each.declined["telco"]
+        assert said.isprintable() and said.startswith("no \\x1b[2J") and len(said) <= 300
+    noted = [event.text for event in told if isinstance(event, Recorded)]
+    assert noted == [f"telco declined a question: {found[0].declined['telco']}"]

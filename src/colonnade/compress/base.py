@@ -165,10 +165,29 @@ def decode(packed: Packed) -> torch.Tensor:
     decoder = DECODERS.get(packed.codec)
     if decoder is None:
         raise WireError(
-            f"a tensor in the unknown encoding '{packed.codec}': this party reads "
+            f"a tensor in the unknown encoding {packed.codec[:40]!r}: this party reads "
             f"{', '.join(DECODERS)}"
         )
     return decoder(packed)
+
+
+def admits(encoding: Encoding, packed: Packed, round: int = 0, known: bool = True) -> bool:
+    """Whether an encoder could have written a record in a round: a receiver takes nothing else.
+    `known` says that the sender knew how much each column matters.
+
+    An encoding whose tags do not tell, because it has options or changes over the rounds, says it
+    by a method of this name; of others the `TAGS` are what counts.
+
+    >>> from colonnade.compress import parse
+    >>> sent = plain().encode(torch.ones(2, 3))
+    >>> admits(plain(), sent), admits(parse("scalar:4"), sent)
+    (True, False)
+    """
+    own: Callable[[Packed, int, bool], bool] | None = getattr(encoding, "admits", None)
+    if own is not None:
+        return own(packed, round, known)
+    tags: tuple[str, ...] = getattr(encoding, "TAGS", ())
+    return packed.codec in tags
 
 
 def without_importance(encoding: Encoding) -> Encoding:

@@ -22,6 +22,7 @@ from colonnade.compress.base import (
     Key,
     Occasion,
     Plain,
+    admits,
     decode,
     without_importance,
 )
@@ -43,6 +44,9 @@ class ErrorFeedback:
 
     def encoder(self, key: Key) -> Encoder:
         return _FeedbackEncoder(self.inner.encoder(key), key)
+
+    def admits(self, packed: Packed, round: int, known: bool) -> bool:
+        return admits(self.inner, packed, round, known)
 
     def without_importance(self) -> Encoding:
         return error_feedback(without_importance(self.inner))

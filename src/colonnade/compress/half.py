@@ -24,6 +24,7 @@ from colonnade.compress.base import (
     split,
 )
 from colonnade.errors import PartyError, RequestError, WireError, nearest
+from colonnade.wire.codec import ITEM_BYTES
 from colonnade.wire.messages import Buffer, Packed
 
 HalfKind = Literal["float16", "bfloat16"]
@@ -39,6 +40,11 @@ class Half(Keyed):
     @property
     def text(self) -> str:
         return "half" if self.kind == "float16" else f"half:{self.kind}"
+
+    def admits(self, packed: Packed, round: int, known: bool) -> bool:
+        if ITEM_BYTES[packed.dtype] == 2:
+            return packed.codec == "plain"
+        return (packed.codec, packed.details) == ("half", self.kind.encode())
 
     def write(self, tensor: torch.Tensor, key: Key, use: Occasion) -> Packed:
         peak = max(finite_range(tensor, key), key=abs)

@@ -55,6 +55,13 @@ class Quantiser(Keyed):
         scale = [self.scale] if self.scale != "clipped" else []
         return ":".join([*self.TAGS, str(self.bits), *scale, *["dither"] * self.dither])
 
+    def admits(self, packed: Packed, round: int, known: bool) -> bool:
+        """Of so many bits, with dither or without. Where the range ends is the sender's choice."""
+        if packed.codec not in self.TAGS:
+            return False
+        header = Header.read(packed, self.BITS_MAX)
+        return (header.bits, header.dither is not None) == (self.bits, self.dither)
+
 
 @dataclass(frozen=True)
 class Span:

@@ -28,6 +28,7 @@ from colonnade.compress.base import (
     Key,
     Occasion,
     Parse,
+    admits,
     whole,
     without_importance,
 )
@@ -54,6 +55,9 @@ class Steps:
 
     def encoder(self, key: Key) -> Encoder:
         return _ScheduledEncoder(self, key)
+
+    def admits(self, packed: Packed, round: int, known: bool) -> bool:
+        return admits(self.at(round), packed, round, known)
 
     def without_importance(self) -> Encoding:
         return steps([(start, without_importance(part)) for start, part in self.parts])
@@ -100,6 +104,9 @@ class Diminishing:
 
     def encoder(self, key: Key) -> Encoder:
         return _ScheduledEncoder(self, key)
+
+    def admits(self, packed: Packed, round: int, known: bool) -> bool:
+        return admits(self.at(round), packed, round, known)
 
 
 def diminishing(

@@ -102,6 +102,11 @@ def _imported(name: str, words: list[str]) -> Encoding:
             f"{name} returned {type(encoding).__name__}: it must return an encoding, which has an "
             "encoder and a text"
         )
+    if not (hasattr(encoding, "TAGS") or hasattr(encoding, "admits")):
+        raise JobError(
+            f"{name} returned an encoding that does not say which tags its tensors have, so that "
+            "nobody could tell them from others: give it TAGS"
+        )
     unread = sorted(set(getattr(encoding, "TAGS", ())) - DECODERS.keys())
     if unread:
         raise JobError(

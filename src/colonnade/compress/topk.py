@@ -60,6 +60,15 @@ class TopK(Keyed):
         word = self.by if self.by == "importance" else "shared" if self.shared else None
         return f"topk:{self.keep!r}" + (f":{word}" if word else "")
 
+    def admits(self, packed: Packed, round: int, known: bool) -> bool:
+        width = width_of(packed.shape)
+        kept = self.count(width)
+        if kept == width or 0 in packed.shape:
+            return packed.codec == "plain"
+        if packed.codec == "plain":
+            return self.by == "importance" and not known
+        return (packed.codec, packed.details) == ("topk", _DETAILS.pack(kept, self.shared))
+
     def write(self, tensor: torch.Tensor, key: Key, use: Occasion) -> Packed:
         finite_range(tensor, key)
         width = width_of(tuple(tensor.shape))

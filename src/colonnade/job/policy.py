@@ -7,6 +7,7 @@ A refusal is a sentence that names the field of the policy and the cure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from colonnade.errors import nearest
@@ -35,9 +36,17 @@ class Policy(Record, frozen=True, kw_only=True):
     releases_max: int | None = None
     """The most batches of embeddings that leave a passive party, over all attempts and restarts;
     by default twice as many as the job needs, or more where returns to a checkpoint cost much."""
+    evaluations_max: int | None = None
+    """The most messages of evaluation embeddings that leave a passive party, over all attempts and
+    restarts; by default as many times what the schedule has as of batches."""
     epsilon_max: float | None = None
-    """The most ε of differential privacy that a row of a passive party may cost, where embeddings
-    leave with noise (`method.protect.embedding = "gauss:…"`), over all attempts and restarts."""
+    """The most ε of local differential privacy (δ = 10⁻⁵) that the embeddings of a row may cost,
+    over all attempts and restarts, by the job's noise (`method.protect.embedding = "gauss:…"`): a
+    job without noise is refused."""
+    gradient_norm_max: float | None = None
+    """The longest gradient of one row by which a passive party lets its model be moved."""
+    shown_to: frozenset[str] | None = None
+    """The passive parties that may be shown its embeddings, as a snapshot does."""
     peers: frozenset[str] | None = None
     """The parties with which it deals: every other party of the job must be one of them."""
     shares_labels: bool = False
@@ -71,12 +80,18 @@ class Policy(Record, frozen=True, kw_only=True):
                     f"policy.{field} names no kind of message '{kind}': {nearest(kind, KINDS)}",
                 )
         for field in (
-            *("batch_min", "width_max", "rounds_max", "releases_max"),
+            *("batch_min", "width_max", "rounds_max", "releases_max", "evaluations_max"),
             *("peer_ids_min", "peer_ids_max", "oprf_evaluations_max"),
             *("predict_rows_max", "predict_rows_per_minute"),
         ):
             value = getattr(self, field)
             require(value is None or value >= 1, f"policy.{field} is {value}: give 1 or more")
+        for field in ("epsilon_max", "gradient_norm_max"):
+            limit = getattr(self, field)
+            require(
+                limit is None or 0 < limit < math.inf,
+                f"policy.{field} is {limit}: give a number over 0",
+            )
 
     def refuse(self, kind: str) -> str | None:
         """Why a message of this kind is not sent; None if it may be.
@@ -120,13 +135,20 @@ a job without it'
         'policy.peers does not list insurer, which takes part in the job: add it there, or stay \
 out of this job'
         """
-        others = [name for name in job.parties if name != me]
+        others, sends, receives = [n for n in job.parties if n != me], [*sends], [*receives]
         strange = [name for name in others if self.peers is not None and name not in self.peers]
         if strange:
             return (
                 f"policy.peers does not list {strange[0]}, which takes part in the job: "
                 "add it there, or stay out of this job"
             )
+        if self.shown_to is not None and "Snapshot" in sends + receives:
+            curious = [name for name in others if name not in {*self.shown_to, job.active}]
+            if curious:
+                return (
+                    f"policy.shown_to does not list {curious[0]}, and a snapshot would show it the "
+                    f"embeddings of {me}: add it there, or choose exchange = 'gradients'"
+                )
         least, size = self.batch_min or 1, job.train.batch_size
         if trains and size < least:
             return (
@@ -137,12 +159,21 @@ out of this job'
         return next(filter(None, refusals), None)
 
     def refuse_data(
-        self, train: Train, *, rows: int, rounds: int, width: int, releases: int = 0
+        self,
+        train: Train,
+        *,
+        rows: int,
+        rounds: int,
+        width: int,
+        releases: int = 0,
+        evaluations: int = 0,
+        epsilon: float = 0.0,
     ) -> str | None:
         """Why this party takes no part with the data that it has; None if it does.
 
         It has so many training `rows`, an embedding of this `width`, would take part in so many
-        `rounds`, and release as many batches of embeddings if nothing goes wrong.
+        `rounds`, and release as many batches of embeddings and messages of `evaluations` if nothing
+        goes wrong, for which noise leaves its rows an `epsilon`.
 
         >>> Policy(rounds_max=500).refuse_data(Train(), rows=1438, rounds=1840, width=16)
         'policy.rounds_max is 500 and the job has 1840 rounds: shorten the job, or raise \
@@ -169,6 +200,24 @@ policy.rounds_max'
                 _exceeds(releases, self.releases_max),
                 f"policy.releases_max is {self.releases_max} and the job needs {releases} batches "
                 "of embeddings: shorten the job, or raise policy.releases_max",
+            ),
+            (
+                _exceeds(evaluations, self.evaluations_max),
+                f"policy.evaluations_max is {self.evaluations_max} and the job needs {evaluations} "
+                "messages of evaluation embeddings: evaluate more seldom (train.evaluate_every), "
+                "or raise policy.evaluations_max",
+            ),
+            (
+                self.epsilon_max is not None and epsilon == math.inf,
+                f"policy.epsilon_max is {self.epsilon_max} and the job adds no noise to "
+                "embeddings, so nothing bounds what they tell: set method.protect.embedding in the "
+                "job, as in gauss:1:4, or leave policy.epsilon_max out",
+            ),
+            (
+                self.epsilon_max is not None and epsilon > self.epsilon_max,
+                f"policy.epsilon_max is {self.epsilon_max} and the embeddings of one row would "
+                f"cost ε = {epsilon:.4g}: shorten the job, add more noise in "
+                "method.protect.embedding, or raise policy.epsilon_max",
             ),
         )
         return next((sentence for refused, sentence in limits if refused), None)

@@ -25,6 +25,8 @@ _LINES_MAX = 12
 """The most fields that are named where two jobs differ; the rest is counted."""
 _FIELD_CHARS_MAX = 80
 _VALUE_CHARS_MAX = 60
+SENTENCE_CHARS_MAX = 1000
+"""The most that is shown of a sentence of a peer."""
 _ANEW = ("timeouts.", "recovery.")
 
 
@@ -123,8 +125,9 @@ def _value(terms: Mapping[str, str], path: str) -> str:
     return shown(terms[path], _VALUE_CHARS_MAX) if path in terms else "not set"
 
 
-def shown(text: str, most: int) -> str:
-    """Text for a log or a terminal: short, on one line, and without control characters.
+def shown(text: str, most: int = SENTENCE_CHARS_MAX) -> str:
+    """Text of a peer for an error, a log or a terminal: short, on one line, and without control
+    characters.
 
     >>> shown("a\\x1b[2Jb", 60)
     'a\\\\x1b[2Jb'

@@ -14,10 +14,9 @@ from torch import nn
 
 from colonnade.compress import Occasion
 from colonnade.data.splits import SPLITS, Split
-from colonnade.errors import BreachError
 from colonnade.learn.columns import Columns, index_of
 from colonnade.learn.contents import Forward
-from colonnade.learn.inbound import received_sum
+from colonnade.learn.inbound import Due, received_sum
 from colonnade.learn.learner import Aggregate, Reply, Rows
 from colonnade.learn.participant import as_tensor
 from colonnade.learn.passive import TorchLearner
@@ -132,15 +131,11 @@ class TorchActive(TorchLearner):
         total = received_sum(packed, shape, self._party.dtype, protection).to(self._device)
         return {first: total} | {peer: torch.zeros_like(total) for peer in others}
 
-    def take_upload(self, peer: str, message: Upload) -> int:
-        table, rows = self._tables[peer], math.prod(message.tensor.shape[:1])
+    def take_upload(self, peer: str, message: Upload) -> None:
+        rows = math.prod(message.tensor.shape[:1])
         embedding = self._received(message.tensor, (rows, self._widths[peer]), peer)
-        if not rows or not 0 <= message.start <= len(table) - rows:
-            fault = f"{peer} uploaded rows from {message.start} on, which do not exist"
-            raise BreachError(peer, fault)
-        table[message.start : message.start + rows] = embedding
+        self._tables[peer][message.start : message.start + rows] = embedding
         self._note(peer, "upload", 0, np.arange(message.start, message.start + rows), embedding)
-        return rows
 
     def aggregate(
         self, exchange: Exchange, own: Forward | None, wanted: bool, stale: bool = False
@@ -234,14 +229,16 @@ class TorchActive(TorchLearner):
         models: dict[str, nn.Module],
         split: Split,
         pieces: Mapping[str, Mapping[int, Packed]],
+        round: int,
     ) -> dict[str, float]:
         """Predict a whole split piece by piece, then measure."""
         labels = self._labels[split]
+        due = {peer: self._due("evaluation", peer, round) for peer in pieces}
         predictions = []
         for start in range(0, len(labels), EVALUATION_ROWS):
             rows = min(EVALUATION_ROWS, len(labels) - start)
             came = {peer: own[start] for peer, own in pieces.items()}
-            embeddings = self._evaluated(came, rows)
+            embeddings = self._evaluated(came, rows, due)
             if self.has_features:
                 embeddings[self._me] = self._embed(models["bottom"], split, start)
             with evaluating(models["top"]):
@@ -258,12 +255,14 @@ class TorchActive(TorchLearner):
             measured |= {metric.name: metric.measure(scores, truth) for metric in self._metrics}
         return measured
 
-    def _evaluated(self, packed: Mapping[str, Packed], rows: int) -> dict[str, torch.Tensor]:
+    def _evaluated(
+        self, packed: Mapping[str, Packed], rows: int, due: Mapping[str, Due]
+    ) -> dict[str, torch.Tensor]:
         """A piece of everybody's answers to an evaluation."""
         if self._method.protect.sum is not None:
             return self._added(packed, rows)
         return {
-            peer: self._received(each, (rows, self._widths[peer]), peer, finite=False)
+            peer: self._received(each, (rows, self._widths[peer]), peer, due[peer], False)
             for peer, each in packed.items()
         }
 

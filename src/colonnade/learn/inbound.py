@@ -5,15 +5,63 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import torch
 
-from colonnade.compress import decode
+from colonnade.compress import Encoding, admits, decode, plain
 from colonnade.compress.base import DTYPE_NAMES
 from colonnade.errors import BreachError, NotFiniteError, WireError
+from colonnade.job.terms import shown
 from colonnade.protect.base import SumProtection
 from colonnade.wire.messages import Packed
+
+if TYPE_CHECKING:
+    from colonnade.learn.agreement import Agreement
+    from colonnade.learn.outbound import Purpose
+
+_TAG_CHARS_MAX = 40
+
+
+_NOTHING = plain()
+
+
+@dataclass(frozen=True)
+class Due:
+    """In which encoding a tensor is due: a plain one where nothing else was agreed on."""
+
+    encoding: Encoding = _NOTHING
+    round: int = 0
+    known: bool = True
+    """Whether its sender must have known how much each column matters."""
+
+
+PLAIN = Due()
+
+
+def due(agreement: Agreement, purpose: Purpose, party: str, round: int) -> Due:
+    """What the terms say of a tensor for a purpose; `party` is the one whose embedding it is, or
+    by whose embedding it is a derivative, or whose top model.
+
+    >>> from colonnade.job import load
+    >>> from colonnade.learn.agreement import Agreement
+    >>> job = load("digits", ["method.compress.embedding=scalar:4"])
+    >>> agreed = Agreement.of(job, {"train": 100, "validation": 0, "test": 20}, {})
+    >>> due(agreed, "embedding", "lab", 3).encoding.text, due(agreed, "upload", "lab", 3) == PLAIN
+    ('scalar:4', True)
+    """
+    method, compress = agreement.method, agreement.methods[party].compress
+    if purpose == "embedding":
+        # Which columns matter is known once a reply was used.
+        return Due(compress.embedding, round, round >= method.window.most)
+    if purpose == "evaluation" and not agreement.job.train.evaluate_plain:
+        # Where rounds are each party's own, one may be asked before it has had a reply.
+        return Due(compress.embedding, round, method.quorum.in_step)
+    if purpose in ("gradient", "top"):
+        return Due(compress.gradient if purpose == "gradient" else compress.top, round)
+    return PLAIN
 
 
 def received(
@@ -21,12 +69,13 @@ def received(
     shape: tuple[int, ...],
     dtype: torch.dtype,
     sender: str,
+    due: Due = PLAIN,
     *,
     finite: bool = True,
     classes: int | None = None,
 ) -> torch.Tensor:
-    """The tensor of a record from the wire; refuses one of another shape or type than is due, one
-    that is not finite, and labels that are none of so many `classes`.
+    """The tensor of a record from the wire; refuses one of another shape, type or encoding than is
+    due, one that is not finite, and labels that are none of so many `classes`.
 
     >>> from colonnade.compress import plain
     >>> received(plain().encode(torch.ones(2)), (2,), torch.float32, "lab").tolist()
@@ -45,6 +94,12 @@ def received(
             "its model differs from the job (train.dtype)",
         )
     try:
+        if not admits(due.encoding, packed, due.round, due.known):
+            raise BreachError(
+                sender,
+                f"{sender} sent a tensor in the encoding '{shown(packed.codec, _TAG_CHARS_MAX)}' "
+                f"where {due.encoding.text} is due: the job says how each tensor is written",
+            )
         tensor = decode(packed)
     except WireError as fault:
         raise BreachError(sender, f"{sender} sent what cannot be read: {fault}") from None

@@ -134,8 +134,8 @@ class ActiveLearner(Learner, Protocol):
         """Everybody's embeddings of a batch: from the wire, refusing one of the wrong shape, and
         for who is not in the turn what it last sent."""
 
-    def take_upload(self, peer: str, message: Upload) -> int:
-        """Embeddings of training rows from before the first round; how many they are."""
+    def take_upload(self, peer: str, message: Upload) -> None:
+        """Embeddings of training rows from before the first round; which rows, was checked."""
 
     def aggregate(
         self, exchange: Exchange, own: Any, wanted: bool, stale: bool = False
@@ -165,6 +165,7 @@ class ActiveLearner(Learner, Protocol):
         """The models with the weights of the best round, to be scored on the test rows."""
 
     def score(
-        self, models: Any, split: Split, pieces: Mapping[str, Mapping[int, Packed]]
+        self, models: Any, split: Split, pieces: Mapping[str, Mapping[int, Packed]], round: int
     ) -> dict[str, float]:
-        """Loss and metrics of captured models, from everybody's evaluation embeddings."""
+        """Loss and metrics of captured models, from everybody's evaluation embeddings, which were
+        asked for under the number of this round."""

@@ -26,7 +26,7 @@ from colonnade.protect.secret import KEY_BYTES, Secret
 from colonnade.record.calibration import Calibration
 from colonnade.record.sizes import Sizes
 from colonnade.record.tree import Tree, moved
-from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
+from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot
 
 TEST = -1
 """Stands for the models that are tried on the test rows."""
@@ -119,7 +119,7 @@ class NullActive(NullLearner):
     """Answers with replies of the right size and learns nothing; what it is to have measured is
     in the record."""
 
-    gather = forget = NullLearner._nothing
+    gather = forget = take_upload = NullLearner._nothing
 
     def __init__(
         self,
@@ -165,9 +165,6 @@ class NullActive(NullLearner):
         tensors = tuple(embeddings[name] for name in others)
         return Snapshot(exchange.round, others, tensors, top, signal)
 
-    def take_upload(self, peer: str, message: Upload) -> int:
-        return message.tensor.shape[0]
-
     def aggregate(
         self, exchange: Exchange, own: Any, wanted: bool, stale: bool = False
     ) -> Aggregate:
@@ -210,7 +207,7 @@ class NullActive(NullLearner):
         return TEST
 
     def score(
-        self, models: int, split: Split, pieces: Mapping[str, Mapping[int, Packed]]
+        self, models: int, split: Split, pieces: Mapping[str, Mapping[int, Packed]], round: int
     ) -> dict[str, float]:
         """The figures on record."""
         figures = self._record.test if models == TEST else self._record.evaluations[models]

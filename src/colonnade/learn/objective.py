@@ -68,9 +68,12 @@ class Objective:
             objective.class_weights = torch.tensor(class_weights, dtype=torch.float64)
         return objective
 
-    def known(self, fingerprint: str) -> Known:
-        """What the active party says of its rows and labels."""
-        weights = () if self.class_weights is None else tuple(self.class_weights.tolist())
+    def known(self, fingerprint: str, shares: bool) -> Known:
+        """What the active party says of its rows and labels. The weights of the classes may tell
+        how many rows each has, so they are said only where everybody computes the loss (`shares`),
+        and is sent the labels too."""
+        said = self.class_weights if shares else None
+        weights = () if said is None else tuple(said.tolist())
         return Known(fingerprint, self.task, self.classes, weights)
 
     def prepare(self, labels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

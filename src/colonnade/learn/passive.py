@@ -17,7 +17,7 @@ from colonnade.errors import BreachError
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.columns import Columns
 from colonnade.learn.contents import Forward
-from colonnade.learn.inbound import received
+from colonnade.learn.inbound import PLAIN, Due, due, received
 from colonnade.learn.learner import Reply, Rows
 from colonnade.learn.outbound import Outbound, Purpose
 from colonnade.learn.participant import Participant
@@ -185,16 +185,27 @@ class TorchLearner:
         return embedding
 
     def _received(
-        self, packed: Packed, shape: tuple[int, ...], sender: str, finite: bool = True
+        self,
+        packed: Packed,
+        shape: tuple[int, ...],
+        sender: str,
+        due: Due = PLAIN,
+        finite: bool = True,
     ) -> torch.Tensor:
         """A tensor from the wire, once it is what is due."""
-        return received(packed, shape, self._party.dtype, sender, finite=finite).to(self._device)
+        dtype = self._party.dtype
+        return received(packed, shape, dtype, sender, due, finite=finite).to(self._device)
+
+    def _due(self, purpose: Purpose, party: str, round: int) -> Due:
+        return due(self._agreement, purpose, party, round)
 
     def _of_rows(
         self, purpose: Purpose, packed: Packed, exchange: Exchange, width: int, sender: str, of: str
     ) -> torch.Tensor:
         """A tensor from the wire that stands for the rows of an exchange and is `of` a party."""
-        tensor = self._received(packed, (len(exchange.rows), width), sender)
+        whose = self._party.me if purpose == "gradient" else of
+        due = self._due(purpose, whose, exchange.round)
+        tensor = self._received(packed, (len(exchange.rows), width), sender, due)
         self._note(of, purpose, exchange.round, exchange.rows, tensor)
         return tensor
 
@@ -247,11 +258,24 @@ class TorchPassive(TorchLearner):
         gradient: torch.Tensor = exchange.gradient
         return gradient
 
+    def _bounded(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The gradient of a fresh update, unless a row's is longer than the policy allows: who
+        chooses gradients of any length can make the embeddings as telling as it likes."""
+        most = self._party.policy.gradient_norm_max
+        if most is not None and gradient.numel():
+            found = torch.linalg.vector_norm(gradient, dim=1).max().item()
+            if not found <= most:
+                raise self._breach(
+                    f"what makes the gradient of a row {found:.3g} long, and "
+                    f"policy.gradient_norm_max is {most:g}: nothing is updated by it"
+                )
+        return gradient
+
     def backward(self, exchange: Exchange) -> None:
         """θ ← θ − η (∂h/∂θ)ᵀ g, with the h that was sent."""
         forward: Forward = exchange.forward
+        gradient = self._bounded(self._gradient(exchange, forward.embedding))
         self._trainer.begin_round()
-        gradient = self._gradient(exchange, forward.embedding)
         self._importance = gradient.sum(dim=0).abs()
         self._go_back(forward, gradient)
         if forward.stashed is not None:

@@ -16,6 +16,7 @@ from torch.func import functional_call
 
 from colonnade.compress import Occasion
 from colonnade.errors import JobError
+from colonnade.job.terms import shown
 from colonnade.learn.active import TorchActive
 from colonnade.learn.columns import index_of
 from colonnade.learn.contents import Forward, Share, Shared
@@ -27,6 +28,8 @@ from colonnade.learn.trainer import Randomness
 from colonnade.policies.view import Exchange
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import Labels, Snapshot
+
+_NAMES_CHARS_MAX = 200
 
 
 def check_top(top: nn.Module) -> None:
@@ -80,7 +83,8 @@ class SnapshotPassive(TorchPassive):
         others = tuple(name for name in self._widths if name != self._party.me)
         names = [name for name, _ in self._top.named_parameters()]
         if reply.parties != others or len(reply.embeddings) != len(others):
-            raise self._breach(f"a snapshot of {', '.join(reply.parties)} where {others} is due")
+            whose = shown(", ".join(reply.parties), _NAMES_CHARS_MAX)
+            raise self._breach(f"a snapshot of {whose} where {', '.join(others)} is due")
         if len(reply.top) != len(names):
             raise self._breach(
                 f"a top model of {len(reply.top)} tensors where {len(names)} are due"
@@ -90,9 +94,12 @@ class SnapshotPassive(TorchPassive):
             name: self._of_rows("embedding", packed, exchange, self._widths[name], sender, name)
             for name, packed in zip(others, reply.embeddings, strict=True)
         }
-        parameters = dict(self._top.named_parameters())
+        parameters, due = (
+            dict(self._top.named_parameters()),
+            self._due("top", sender, exchange.round),
+        )
         top = {
-            name: self._received(packed, tuple(parameters[name].shape), sender)
+            name: self._received(packed, tuple(parameters[name].shape), sender, due)
             for name, packed in zip(names, reply.top, strict=True)
         }
         exchange.others = Shared(embeddings, top)

@@ -11,10 +11,10 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 
-from colonnade.errors import AbsentError
+from colonnade.errors import AbsentError, FailedError
 from colonnade.job.records import Timeouts
 from colonnade.net.budget import Budget
 from colonnade.net.roster import FIRST_MAX
@@ -160,6 +160,13 @@ class FailureDetector:
     def note(self, text: str) -> None:
         """Tell the subscribers something in words, and record it in the ledger."""
         self.tell(Recorded(self.me, self.time_ns(), text))
+
+    def record(self, text: str) -> None:
+        """Record in the ledger what the subscribers hear of otherwise: how this party ended."""
+        # A ledger that cannot be written has ended the party itself, and is what is told.
+        if self._chain is not None:
+            with self._one_at_a_time, suppress(FailedError):
+                self._chain.note(wall_ns(), text)
 
     def refused(self, peer: str, reason: str) -> None:
         """Count a refusal, and report it unless many of the same party were."""

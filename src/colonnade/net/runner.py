@@ -35,17 +35,10 @@ async def run_party(world: NetworkWorld, endpoint: Endpoint, program: Coroutine[
             if task.done() and not task.cancelled() and task.exception() is not None:
                 raise task.exception() or AssertionError
         return await working
-    except StoppedError as stop:
-        await world.drain()
-        await world.announce(Kind.LEAVE, str(stop))
-        raise
-    except RefusedError:
-        await world.drain()
-        raise
-    except Over:
-        raise
-    except ColonnadeError as error:
-        await world.announce(Kind.FAIL, error.for_peers())
+    except (ColonnadeError, Over) as end:
+        # It may be what another party has said.
+        world.detector.record(f"ends before the job does: {end}")
+        await _tell(world, end)
         raise
     except Exception as error:
         # Only the type is sent: the text of an unexpected error may contain private data.
@@ -58,6 +51,17 @@ async def run_party(world: NetworkWorld, endpoint: Endpoint, program: Coroutine[
         # Wait for all of them, whatever they end with: no task may outlive the run.
         await asyncio.gather(*others, return_exceptions=True)
         world.close()
+
+
+async def _tell(world: NetworkWorld, end: ColonnadeError | Over) -> None:
+    """Tell the peers that this party ends, where they do not know."""
+    if isinstance(end, StoppedError):
+        await world.drain()
+        await world.announce(Kind.LEAVE, str(end))
+    elif isinstance(end, RefusedError):
+        await world.drain()
+    elif isinstance(end, ColonnadeError):
+        await world.announce(Kind.FAIL, end.for_peers())
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from colonnade.errors import BreachError, NotFiniteError
+from colonnade.job.terms import shown
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import ActiveLearner
 from colonnade.party.active_work import ActiveWork
@@ -26,7 +27,7 @@ from colonnade.party.world import CODEC, Work, World
 from colonnade.policies.view import Exchange
 from colonnade.protect.masks import Keys
 from colonnade.record.checkpoints import Store
-from colonnade.record.events import Event, RoundDone
+from colonnade.record.events import Event, Recorded, RoundDone
 from colonnade.record.history import History
 from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
@@ -192,7 +193,8 @@ class Active(ActiveWork):
     def _take_upload(self, sender: str, message: Upload) -> None:
         if sender not in self.uploads.missing():
             raise not_due(sender, message)
-        self.uploads.accept(sender, self.learner.take_upload(sender, message))
+        self.uploads.accept(sender, message)
+        self.learner.take_upload(sender, message)
 
     def _take_leave(self, sender: str, message: Leave) -> None:
         if sender in self.barrier.leaving:
@@ -200,6 +202,8 @@ class Active(ActiveWork):
         if message.round >= self.checkpoint_rounds.next:
             self.barrier.mark(sender, message)
         self.barrier.leaving.append(sender)
+        said = f"{sender} wants to stop: {shown(message.reason)}"
+        self.world.tell(Recorded(self.world.me, self.world.now(), said))
 
     def _take_finish(self, sender: str, message: Finish) -> None:
         if sender not in self.finishing:

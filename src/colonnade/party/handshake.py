@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from colonnade.errors import BreachError, RefusedError
-from colonnade.job.terms import differences
+from colonnade.job.terms import differences, shown
 from colonnade.party.membership import strangers
 from colonnade.party.program import Program
 from colonnade.party.world import World
@@ -26,7 +26,7 @@ async def introduce(world: World, hello: Hello, terms: Mapping[str, str]) -> Wel
         assert received is not None
         message = received[1]
         if isinstance(message, Failure):
-            raise RefusedError(f"{active} refused: {message.reason}")
+            raise RefusedError(f"{active} refused: {shown(message.reason)}")
         if isinstance(message, Terms):
             lines = differences(terms, message.fields, hello.party, active)
             sentence = f"{active} has another job: {'; '.join(lines) or 'their digests differ'}"
@@ -63,7 +63,7 @@ async def hear(world: World, mine: Hello, program: Program) -> dict[str, Hello]:
             assert received is not None
             peer, message = received
             if isinstance(message, Failure):
-                world.refused(peer, message.reason)
+                world.refused(peer, shown(message.reason))
             elif isinstance(message, Hello) and message.digest != mine.digest:
                 await world.send(peer, Terms(dict(program.terms)))
             elif (fault := _fault(program, peer, message)) is not None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from colonnade.errors import BreachError, PartyError, StoppedError
+from colonnade.job.terms import shown
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import Learner
 from colonnade.learn.state import restore_view, view_state
@@ -95,7 +96,7 @@ class TrainingLoop(ABC):
 
     def take_failure(self, sender: str, message: Failure) -> None:
         """The sender cannot go on."""
-        raise PartyError(f"{sender} failed: {message.reason}")
+        raise PartyError(f"{sender} failed: {shown(message.reason)}")
 
     def outcome(self, reason: str, fault: Fault | None = None) -> Outcome:
         """What the party has at this instant."""

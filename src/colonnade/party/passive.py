@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from colonnade.errors import BreachError
+from colonnade.job.terms import shown
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import PassiveLearner, Reply
 from colonnade.party.loop import Handler, TrainingLoop, not_due
@@ -24,6 +27,7 @@ from colonnade.policies.view import Exchange, Role
 from colonnade.protect.masks import Masks
 from colonnade.record.checkpoints import Store
 from colonnade.record.events import RoundDone
+from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import (
     Barrier,
@@ -148,9 +152,18 @@ class Passive(TrainingLoop):
             last = message.round + 1
             raise self._breach(f"ends the job after round {last}, which was not sent")
         self.questions.finish(message.best)
-        self.finish = message
+        self.finish = msgspec.structs.replace(message, fault=self._told(message.fault))
+
+    def _told(self, fault: Fault | None) -> Fault | None:
+        """What the active party says of the end, and of whom, fit to be shown."""
+        if fault is None:
+            return None
+        sender = fault.sender if fault.sender in self.agreement.job.parties else ""
+        return Fault(shown(fault.said), sender)
 
     def _take_barrier(self, sender: str, message: Barrier) -> None:
+        if message.leaving and message.leaving not in self.agreement.job.parties:
+            raise self._breach("calls to a barrier because of somebody who is no party")
         if message.leaving == self.world.me and not self.asked_to_leave:
             raise self._breach(f"wants {self.world.me} to leave, which did not ask for it")
         if not self.method.quorum.in_step:

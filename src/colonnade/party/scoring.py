@@ -27,7 +27,8 @@ async def score(program: Active, evaluation: Evaluation) -> None:
     world, measured = program.world, dict[str, float]()
     with program.world.off_clock():
         for split, pieces in evaluation.pieces.items():
-            measure = partial(program.learner.score, evaluation.models, split, pieces)
+            asked = evaluation.models, split, pieces, evaluation.round
+            measure = partial(program.learner.score, *asked)
             measured |= await program.world.compute(measure, Work.EVALUATE)
     if evaluation.is_test:
         program.evaluations.close(evaluation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from colonnade.errors import RequestError
@@ -116,7 +117,8 @@ class Training:
         party = self.party
         assert party.objective is not None
         others = {name: hello.width for name, hello in heard.items()}
-        known = party.objective.known(party.data.fingerprint)
+        shares = party.method.exchange.sends_snapshots
+        known = party.objective.known(party.data.fingerprint, shares)
         return known.welcome(self.hello, party.agreement(others).widths)
 
     def begin(self, world: World, welcome: Welcome) -> None:
@@ -147,8 +149,8 @@ class Training:
         most = max(self.party.width, self.width_max)
         if not known or not all(0 <= width <= most for width in welcome.widths.values()):
             raise RequestError(
-                f"{welcome.party} names other parties than the job has, or an embedding wider than "
-                f"{most} (limits.message_bytes)"
+                f"{self.party.job.active} names other parties than the job has, or an embedding "
+                f"wider than {most} (limits.message_bytes)"
             )
         if (fault := self._other_widths(welcome.widths)) is not None:
             raise RequestError(fault)
@@ -161,11 +163,14 @@ class Training:
 
     def _objective(self, welcome: Welcome) -> Objective:
         """The loss, as it follows from what the active party says of its labels."""
+        weights, sound = welcome.class_weights, [w for w in welcome.class_weights if 0 <= w < inf]
+        active = self.party.job.active
+        if weights and (len(weights) != welcome.classes or len(sound) != len(weights)):
+            raise RequestError(f"{active} has weights of classes that are not one for each class")
         for task in TASKS:
             if welcome.task == task and 1 <= welcome.classes <= WIDTH_MAX:
-                weights = welcome.class_weights
                 return Objective.told(self.party.job.train, task, welcome.classes, weights)
-        raise RequestError(f"{welcome.party} has labels of an unknown kind")
+        raise RequestError(f"{active} has labels of an unknown kind")
 
     def _begun(self) -> Active | Passive:
         assert self.loop is not None, "the parties have not begun"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -48,18 +49,27 @@ async def upload(world: World, agreement: Agreement, learner: PassiveLearner) ->
 
 
 class Uploads:
-    """At the active party: whose embeddings of all rows have not come yet."""
+    """At the active party: whose embeddings of all rows have not come yet. A party sends every row
+    once, in the order of the rows, a batch at a time."""
 
     def __init__(self, agreement: Agreement, peers: Sequence[str]) -> None:
-        wanted = agreement.plan.rows if agreement.method.quorum.uploads else 0
-        self._lacking = dict.fromkeys(peers, wanted)
+        self._wanted = agreement.plan.rows if agreement.method.quorum.uploads else 0
+        self._batch = agreement.plan.batch_size
+        self._taken = dict.fromkeys(peers, 0)
+        """How many rows of each party have come: all before that one, each once."""
 
-    def accept(self, sender: str, rows: int) -> None:
-        """So many more have come."""
-        self._lacking[sender] -= rows
-        if self._lacking[sender] < 0:
-            raise BreachError(sender, f"{sender} uploaded more rows than there are")
+    def accept(self, sender: str, message: Upload) -> None:
+        """The next rows have come; refuses any others."""
+        start, rows = self._taken[sender], math.prod(message.tensor.shape[:1])
+        due = min(self._batch, self._wanted - start)
+        if (message.start, rows) != (start, due):
+            raise BreachError(
+                sender,
+                f"{sender} uploaded {rows} rows from {message.start} on, where {due} from {start} "
+                "on are due: every row once, in order",
+            )
+        self._taken[sender] += rows
 
     def missing(self) -> list[str]:
         """The parties that have not sent all."""
-        return [peer for peer, rows in self._lacking.items() if rows]
+        return [peer for peer, rows in self._taken.items() if rows < self._wanted]

@@ -27,7 +27,7 @@ from colonnade.predict.part import OwnPart
 from colonnade.predict.request import Request, Scored, Source
 from colonnade.predict.rows import LACKING
 from colonnade.predict.tags import POINT_BYTES, TagBook
-from colonnade.record.events import RowsScored
+from colonnade.record.events import Recorded, RowsScored
 from colonnade.units import NS_PER
 from colonnade.wire.messages import (
     Answer,
@@ -89,6 +89,8 @@ class Asking:
         self._forgotten = 0
         """Those with a lower number are not remembered."""
         self._again: deque[Request] = deque()
+        self._noted: set[str] = set()
+        """Who has declined a question."""
 
     @property
     def unfinished(self) -> list[Request]:
@@ -224,7 +226,12 @@ class Asking:
             await self._learn_tags(sender, message, opened)
             return
         if isinstance(message, Declined):
-            opened.declined[sender] = shown(message.reason, _REASON_CHARS_MAX)
+            opened.declined[sender] = said = shown(message.reason, _REASON_CHARS_MAX)
+            # One of each party is enough for the ledger: there may be one to every question.
+            if sender not in self._noted:
+                self._noted.add(sender)
+                world, note = self._world, f"{sender} declined a question: {said}"
+                world.tell(Recorded(world.me, world.now(), note))
             self._books[sender].forget(number)
         else:
             self._read(sender, message, opened)

@@ -7,6 +7,7 @@ ledger has a line for every message before it leaves, so what earlier processes 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from colonnade.data.batches import Rows
 from colonnade.data.splits import SPLITS, Split
 from colonnade.errors import PartyError
 from colonnade.learn.agreement import Agreement
+from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.protect.accountant import DELTA, epsilon_of, mu
 from colonnade.protect.base import Protect
@@ -35,8 +37,8 @@ def noise_of(protect: Protect) -> Gauss | None:
 
 
 def planned(agreement: Agreement, me: str) -> int:
-    """How often the row that leaves most often does, in a run of a passive party that nothing
-    disturbs.
+    """How often the row that leaves a party most often does, in a run that nothing disturbs; the
+    active party's leave in snapshots.
 
     >>> from colonnade.job import load
     >>> from colonnade.run.setup import participant
@@ -44,9 +46,28 @@ def planned(agreement: Agreement, me: str) -> int:
     20
     """
     plan, schedule = agreement.plan, agreement.schedule
+    if me == agreement.job.active:
+        shows = agreement.method.exchange.sends_snapshots
+        return -(-agreement.rounds // plan.per_epoch) if shows else 0
     trained = -(-agreement.view(me).rounds // plan.per_epoch) + agreement.method.quorum.uploads
     held = len(schedule)
     return max(trained + (held if "train" in schedule.splits else 0), held)
+
+
+def planned_epsilon(party: Participant) -> float:
+    """The ε that the embeddings of a row cost in a run that nothing disturbs; infinite where they
+    leave without noise.
+
+    >>> from colonnade.job import load
+    >>> from colonnade.run.setup import participant
+    >>> job = load("digits", ["train.epochs=4", "method.protect.embedding=gauss:1:4"])
+    >>> round(planned_epsilon(participant(job, "lab")), 3)
+    4.377
+    """
+    times, noise = planned(party.agreement(), party.me), noise_of(party.method.protect)
+    if not times or not party.width:
+        return 0.0
+    return math.inf if noise is None else epsilon_of(mu(noise, times))
 
 
 def releases_for(epsilon: float, noise: Gauss, delta: float = DELTA) -> int:

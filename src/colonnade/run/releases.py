@@ -51,6 +51,10 @@ class Allowance:
     """Messages of evaluation embeddings in a run that nothing disturbs."""
     reevaluated: int = 0
     """The most of these that a return repeats."""
+    evaluations_max: int | None = None
+    """`policy.evaluations_max`, where the party says it."""
+    active: str = "the active party"
+    """To whom it leaves, and who alone can have the parties begin again."""
 
     @property
     def returns(self) -> int:
@@ -59,7 +63,10 @@ class Allowance:
 
     @property
     def evaluations_most(self) -> int:
-        """As many times what the schedule has as of batches, and room for as many returns."""
+        """What the policy says; else as many times what the schedule has as of batches, and room
+        for as many returns."""
+        if self.evaluations_max is not None:
+            return self.evaluations_max
         in_proportion = self.evaluations * self.most // self.needed
         return max(in_proportion, self.evaluations + self.returns * self.reevaluated)
 
@@ -70,9 +77,10 @@ class Allowance:
         'policy.releases_max lets 120 batches of embeddings leave over all attempts, where an \
 undisturbed run sends 60: room for 5 returns to a checkpoint, or more'
         """
+        by = "" if self.evaluations_max is None else "policy.evaluations_max "
         evaluations = (
-            f", and {self.evaluations_most:,} messages of evaluation embeddings, where it sends "
-            f"{self.evaluations:,}"
+            f", and {by}{self.evaluations_most:,} messages of evaluation embeddings, where it "
+            f"sends {self.evaluations:,}"
         )
         return (
             f"policy.releases_max lets {self.most:,} batches of embeddings leave over all "
@@ -98,7 +106,12 @@ def allowance(party: Participant) -> Allowance:
         again = every + method.window.most
     default = needed + max(needed, RETURNS * repeated)
     return Allowance(
-        party.policy.releases_max or default, needed, repeated, *_evaluations(agreement, again)
+        party.policy.releases_max or default,
+        needed,
+        repeated,
+        *_evaluations(agreement, again),
+        party.policy.evaluations_max,
+        party.job.active,
     )
 
 
@@ -136,7 +149,8 @@ class Counter:
         """Raise what says that no more batches may leave."""
         allowed = self.allowance
         if self.count >= allowed.most:
-            raise _exhausted(f"{allowed.most:,}, and so many batches of embeddings", allowed.needed)
+            batches = f"{allowed.most:,}, and so many batches of embeddings"
+            raise _exhausted(allowed, batches, allowed.needed)
 
     def release(self, message: Message) -> None:
         """A message is about to leave."""
@@ -148,17 +162,21 @@ class Counter:
         elif isinstance(message, EVALUATIONS):
             allowed = self.allowance
             if self.evaluations >= allowed.evaluations_most:
-                raise _exhausted(
-                    f"{allowed.most:,}, which lets {allowed.evaluations_most:,} messages of "
-                    "evaluation embeddings leave, and so many",
-                    allowed.evaluations,
-                )
+                most, field = f"{allowed.evaluations_most:,}", "evaluations_max"
+                said = f"{most}, and so many messages of evaluation embeddings"
+                if allowed.evaluations_max is None:
+                    field = "releases_max"
+                    said = f"{allowed.most:,}, which lets {most} messages of evaluation embeddings "
+                    said += "leave, and so many"
+                raise _exhausted(allowed, said, allowed.evaluations, field)
             self.evaluations += 1
 
 
-def _exhausted(what: str, needed: int) -> PartyError:
+def _exhausted(
+    allowed: Allowance, what: str, needed: int, field: str = "releases_max"
+) -> PartyError:
     return PartyError(
-        f"policy.releases_max is {what} have left over all attempts, where an undisturbed run "
-        f"sends {needed:,}: find out why the parties begin again and again, then raise "
-        "policy.releases_max in the party file"
+        f"policy.{field} is {what} have left over all attempts, where an undisturbed run "
+        f"sends {needed:,}: find out why {allowed.active} has the parties begin again and again, "
+        f"then raise policy.{field} in the party file"
     )

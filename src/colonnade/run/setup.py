@@ -28,6 +28,7 @@ from colonnade.policies.view import Role
 from colonnade.protect.keys import Unsigned
 from colonnade.protect.secret import Derived
 from colonnade.record.sizes import Sizes
+from colonnade.run.accounting import planned_epsilon
 from colonnade.run.measuring import metrics_of
 from colonnade.run.naming import check_names
 from colonnade.run.protecting import check_gradients, protected
@@ -112,12 +113,15 @@ def participant(
     made = _ready(job, me, method, data, None, label_key=label_key, policy=policy, origin=origin)
     if not made.leads and made.model is None:
         raise JobError(f"{me} is passive and has no columns: give it some in its party file")
+    allowed = None if made.leads else allowance(made)
     refusal = policy.refuse_data(
         job.train,
         rows=made.data.train_count,
         rounds=made.agreement().view(me).rounds,
         width=made.width,
-        releases=0 if made.leads else allowance(made).needed,
+        releases=0 if allowed is None else allowed.needed,
+        evaluations=0 if allowed is None else allowed.evaluations,
+        epsilon=planned_epsilon(made),
     )
     if refusal is not None:
         raise RequestError(refusal)
@@ -184,7 +188,7 @@ def assumed_sizes(
     return replace(
         bare_sizes(agreement, objective.outputs, whole, top),
         weighted=labels is not None and labels.weights is not None,
-        known=objective.known(me.data.fingerprint),
+        known=objective.known(me.data.fingerprint, agreement.method.exchange.sends_snapshots),
     )
 
 

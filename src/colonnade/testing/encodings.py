@@ -12,7 +12,18 @@ import msgspec
 import numpy as np
 import torch
 
-from colonnade.compress import DECODERS, Encoder, Encoding, Key, Occasion, decode, describe, parse
+from colonnade.compress import (
+    DECODERS,
+    Encoder,
+    Encoding,
+    Key,
+    Occasion,
+    admits,
+    decode,
+    describe,
+    parse,
+    plain,
+)
 from colonnade.errors import PartyError, WireError
 from colonnade.learn.outbound import Outbound
 from colonnade.learn.template import Template
@@ -57,7 +68,7 @@ def check_encoding(
     trial = _Trial(encoding)
     for check in (
         _keeps_shape_and_type, _repeats, _leaves_the_tensor_alone, _is_named_by_its_text,
-        _can_be_trained_on, _is_as_long_as_announced, _is_read_without_state,
+        _can_be_trained_on, _is_as_long_as_announced, _is_told_from_others, _is_read_without_state,
         _goes_on_from_its_state, _refuses_what_does_not_hold_together, _reads_or_refuses_any_bytes,
     ):  # fmt: skip
         check(trial)
@@ -172,6 +183,26 @@ def _is_as_long_as_announced(trial: _Trial) -> None:
             constant = bool((tensor == tensor.view(-1)[0]).all())
             good = found <= most if constant else found == most
             trial.expect(good, f"takes {found} bytes for {shape} in round {round}, not {most}")
+
+
+def _is_told_from_others(trial: _Trial) -> None:
+    """A receiver takes what the encoding writes, and no plain tensor in its place."""
+    encoder, unknown = trial.encoder(), trial.encoder()
+    tensors = [example(shape, dtype) for shape in SHAPES for dtype in DTYPES]
+    tensors += [torch.zeros(8, 6), torch.ones(8, 6)]
+    for tensor in tensors:
+        for round in (0, 1, 20):
+            packed = encoder.encode(tensor, occasion(tensor, round))
+            good = admits(trial.encoding, packed, round)
+            trial.expect(good, f"writes {packed.codec} in round {round}, and does not admit it")
+            first = unknown.encode(tensor, Occasion(round))
+            good = admits(trial.encoding, first, round, known=False)
+            trial.expect(good, f"does not admit {first.codec} where no importance is known")
+            downgraded = admits(trial.encoding, plain().encode(tensor), round)
+            trial.expect(
+                downgraded == (packed.codec == "plain"),
+                f"writes {packed.codec} in round {round}, and admits a plain tensor in its place",
+            )
 
 
 def _is_read_without_state(trial: _Trial) -> None:

@@ -34,6 +34,7 @@ ITEM_BYTES = {
 }
 DIMENSIONS_MAX = 8
 HEADER_BYTES_MAX = 65_536
+_TYPE_CHARS_MAX = 40
 MESSAGE_BYTES_MAX = 256 * 2**20
 
 _PREFIX = struct.Struct("<2sBBIQ")
@@ -155,7 +156,8 @@ def _check_tensor(tensor: Packed, bytes_max: int) -> None:
     """Judge what a tensor claims to be, before anybody allocates it."""
     item = ITEM_BYTES.get(tensor.dtype)
     if item is None:
-        raise WireError(f"a tensor of type '{tensor.dtype}': allowed are {', '.join(ITEM_BYTES)}")
+        found = repr(tensor.dtype[:_TYPE_CHARS_MAX])
+        raise WireError(f"a tensor of type {found}: allowed are {', '.join(ITEM_BYTES)}")
     if len(tensor.shape) > DIMENSIONS_MAX:
         raise WireError(
             f"a tensor of {len(tensor.shape)} dimensions, the limit is {DIMENSIONS_MAX}"
