@@ -54,7 +54,7 @@ def test_simulate_shows_what_it_cost(capsys):
     code, out, err = run(capsys, "simulate", "digits", *SHORT, "--set", "train.target=0.99")
     assert code == 0
     assert "accuracy" in out and "missed" in out and "idle share" in out
-    assert err.startswith("round ")
+    assert err.startswith("what this tells: ") and err.splitlines()[1].startswith("round ")
 
 
 def test_simulate_json_is_all_there_is_on_standard_output(capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,7 +56,8 @@ def show_dry_run(
         for part in (facts, traffic, sums, policy):
             screen.show(part(report))
             screen.show("")
-        screen.show("\n".join([*report["notes"], "this was a dry run: nothing was sent"]))
+        last = "this was a dry run: nothing was sent"
+        screen.show("\n".join([report["tells"], *report["notes"], last]))
     for fault in (report["refusal"], (report["certificate"] or {}).get("fault")):
         if fault is not None:
             raise RequestError(fault)
@@ -72,6 +74,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
     from colonnade.cli.keys import certificate_report
     from colonnade.net.link import Emulation
     from colonnade.run.forecast import forecast
+    from colonnade.run.telling import what_it_tells
 
     emulation = None if line.emulate is None else Emulation.parse(line.emulate)
     party, refusal = _ready_party(job, me, file.policy, line.start)
@@ -104,6 +107,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
         "totals": _totals(found),
         "most": found.most,
         "policy": _limits(party, found, file.policy),
+        "tells": what_it_tells(job, party.method),
         "refusal": refusal,
         "trusted": dict(line.taken),
         "notes": [*taken_notes(line.taken), *_notes(party, found)],
@@ -170,9 +174,10 @@ def _totals(found: Forecast) -> dict[str, dict[str, int]]:
 def _limits(party: Participant, found: Forecast, policy: Policy) -> dict[str, dict[str, Any]]:
     """What the policy says, and what the job would have; None is no limit."""
     from colonnade.party.training import Training
-    from colonnade.run.releases import allowance
+    from colonnade.run.releases import allowance, planned_epsilon
 
     sends, receives = Training.of(party).kinds.names()
+    kinds = sends + receives
     asked: dict[str, Any] = {
         "kinds": sends,
         "receive": receives,
@@ -180,17 +185,26 @@ def _limits(party: Participant, found: Forecast, policy: Policy) -> dict[str, di
         "width_max": party.width,
         "rounds_max": party.agreement().view(party.me).rounds,
         "peers": [name for name in party.job.parties if name != party.me],
+        "shown_to": [n for n in party.job.passives if n != party.me and "Snapshot" in kinds],
+        "epsilon_max": _epsilon(planned_epsilon(party)),
     }
     said = {field: getattr(policy, field) for field in asked}
     if party.leads:
         asked["shares_labels"], said["shares_labels"] = "Labels" in sends, policy.shares_labels
     else:
         allowed = allowance(party)
-        asked["releases_max"], said["releases_max"] = allowed.needed, allowed.most
+        asked |= {"releases_max": allowed.needed, "evaluations_max": allowed.evaluations}
+        said |= {"releases_max": allowed.most, "evaluations_max": allowed.evaluations_most}
+        asked["gradient_norm_max"] = "known when it comes"
+        said["gradient_norm_max"] = policy.gradient_norm_max
     return {
         field: {"says": sorted(s) if isinstance(s, frozenset) else s, "job": asked[field]}
         for field, s in said.items()
     }
+
+
+def _epsilon(planned: float) -> str:
+    return "no noise" if planned == math.inf else f"{planned:.4g}"
 
 
 def _notes(party: Participant, found: Forecast) -> list[str]:
@@ -217,6 +231,8 @@ def _notes(party: Participant, found: Forecast) -> list[str]:
         "the job may end earlier: train.stop is 'target'": job.train.stop == "target",
         f"the job may end earlier: train.patience is {job.train.patience}": job.train.patience,
         "evaluation embeddings are sent plain (train.evaluate_plain)": plainly,
+        "the weights of the classes are told to everybody, and with them how many rows each class "
+        "has (train.class_weights)": shares and job.train.class_weights == "balanced",
         "at most: what can leave of the data in one run, whatever the active party asks for": (
             not party.leads
         ),
@@ -296,4 +312,6 @@ def policy(report: Report) -> Table:
 def _words(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "any", True: "yes", False: "no"}[value]
-    return f"{value:,}" if isinstance(value, int) else ", ".join(value) or "none"
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int | float) else ", ".join(value) or "none"

@@ -139,6 +139,7 @@ def join(
         label_key=_label_key(file, None if launched else party or find_party(job, me), folder),
         record=record,
         reporter=partial(reporter_of, quiet, launched),
+        warns=not launched,
     )
     if result is not None:
         show(result, as_json, quiet or launched)
@@ -159,8 +160,10 @@ def _take_part(
     label_key: Path,
     record: int | None,
     reporter: Callable[[PartyFolder], Reporter],
+    warns: bool,
 ) -> Joined | None:
-    """Take part, telling what happens; None in a process that only computed for another."""
+    """Take part, telling what happens; None in a process that only computed for another. `warns`
+    says first what the method tells others, which `launch` says once for all."""
     import torch
 
     # The first optimizer would import this, which takes a second, when the others wait already.
@@ -187,7 +190,7 @@ def _take_part(
                 return Joined("complete", folder.path, folder.rounds)
             if record is not None:
                 party = party.recording(record, folder.path)
-            with _told(party, file, reporter(folder)) as told:
+            with _told(party, file, reporter(folder), warns) as told:
                 return TrainingParticipation(party, folder, [told]).run(address, keyring, line)
 
 
@@ -239,12 +242,16 @@ def _credentials(keyring: Keyring, file: PartyFile) -> Credentials:
 
 
 @contextmanager
-def _told(party: Participant, file: PartyFile, reporter: Reporter) -> Iterator[Reporter]:
-    """Tells what is odd about the data first."""
+def _told(
+    party: Participant, file: PartyFile, reporter: Reporter, warns: bool
+) -> Iterator[Reporter]:
+    """Tells first what the method tells others, and what is odd about the data."""
     from colonnade.data.scale import remarks
     from colonnade.record.events import Notice
+    from colonnade.run.telling import what_it_tells
 
-    said = remarks({party.me: party.data.columns}, party.data.labels)
+    said = [what_it_tells(party.job, party.method)] if warns else []
+    said += remarks({party.me: party.data.columns}, party.data.labels)
     if party.parent:
         said.append(f"goes on from the model {party.parent}")
     if (aligned := party.job.parties[party.me].aligned) is not None:

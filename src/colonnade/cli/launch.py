@@ -35,6 +35,7 @@ from colonnade.errors import StoppedError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from colonnade.job.records import Job
     from colonnade.record.events import Event, Subscriber
 
 
@@ -65,6 +66,15 @@ def launch(
     threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch at each party.")] = 1,
     quiet: Quiet = False,
     allow: Allow = None,
+    secret_seeds: Annotated[
+        bool,
+        typer.Option(
+            "--secret-seeds",
+            help="Draw the parties' secret seeds from the operating system. By default they are "
+            "derived from the job's seed, so that the run equals colonnade simulate, and whoever "
+            "knows that seed knows everybody's first weights.",
+        ),
+    ] = False,
 ) -> None:
     """Train a job with a process for each party on this computer, over mTLS, in real time.
 
@@ -83,7 +93,8 @@ def launch(
     if out is not None and not quiet and launching.finished(out, read):
         screen.stderr().print(f"this job is complete; its result is in {out}")
     kept = "" if out is None else f"; the same command goes on from what is saved in {out}"
-    with stopping(kept) as stopped, parties_shown(read.parties, quiet) as observer:
+    first = _said_first(read, secret_seeds)
+    with stopping(kept) as stopped, parties_shown(read.parties, quiet, first) as observer:
         run = launching.launch(
             read,
             out=out,
@@ -95,9 +106,21 @@ def launch(
             should_stop=stopped,
             start=start,
             record=record,
+            secret_seeds=secret_seeds,
         )
     _show(run, as_json)
     _judge(run, out)
+
+
+def _said_first(job: Job, secret_seeds: bool) -> list[str]:
+    """What a person should know before the first round."""
+    from colonnade import methods
+    from colonnade.run.telling import what_it_tells
+
+    drawn = "parties without a secret seed draw one from the operating system"
+    derived = "the parties' secret seeds are derived from the job's seed, as in a simulation"
+    seeds = drawn if secret_seeds else f"{derived} (--secret-seeds draws them)"
+    return [what_it_tells(job, methods.build(job.method)), seeds]
 
 
 @contextmanager
@@ -111,16 +134,20 @@ def stopping(kept: str) -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def parties_shown(parties: Iterable[str], quiet: bool, title: str = "") -> Iterator[Subscriber]:
+def parties_shown(
+    parties: Iterable[str], quiet: bool, first: Iterable[str] = (), title: str = ""
+) -> Iterator[Subscriber]:
     """Shows what happens at the parties: on a terminal a line for each that says what it does now,
-    else every line that is not merely how far it is."""
+    else every line that is not merely how far it is; before all else the lines `first`."""
     from colonnade.cli.reporter import Narrator
 
     console = screen.stderr()
     narrators = {name: Narrator() for name in parties}
-    last = dict.fromkeys(narrators, "starts")
+    last, unsaid = dict.fromkeys(narrators, "starts"), list(first)
 
     def tell(event: Event) -> None:
+        while unsaid:
+            console.print(unsaid.pop(0))
         line = narrators[event.party].line(event)
         if line is not None and line.shown:
             last[event.party] = line.text

@@ -90,9 +90,12 @@ def _follow(
     from colonnade.cli.progress import follow_run
     from colonnade.run.setup import prepare, recording, remarks
     from colonnade.run.simulate import origins_of, simulate_prepared
+    from colonnade.run.telling import what_it_tells
 
     parties = recording(prepare(job, origins=origins_of(job, start)), record)
     rounds, found = parties[job.active].agreement().rounds, remarks(parties)
+    if not quiet:
+        screen.stderr().print(what_it_tells(job, parties[job.active].method))
     for remark in found:
         screen.stderr().print(remark)
     with follow_run(screen.stderr(), rounds, quiet) as observer, screen.ctrl_c() as stopped:

@@ -139,6 +139,15 @@ def set_aside(path: Path) -> Path | None:
         raise RequestError(f"{path} cannot be moved aside: {reason(error)}") from None
 
 
+def drew_seed(path: Path) -> bool | None:
+    """Whether the party of a folder has drawn its secret seed itself; None where it never began.
+
+    >>> drew_seed(Path("nowhere"))
+    """
+    start = path / "start.json"
+    return "seed" in _numbers(start) if start.exists() else None
+
+
 def _numbers(path: Path) -> dict[str, int]:
     try:
         known: dict[str, int] = msgspec.json.decode(path.read_bytes(), type=dict[str, int])

@@ -30,7 +30,7 @@ from colonnade.record.events import EVENTS, Event, Notice, Subscriber
 from colonnade.record.folder import check_folder
 from colonnade.record.history import Row
 from colonnade.record.metrics import METRICS
-from colonnade.record.party_folder import is_complete, is_done, read_party
+from colonnade.record.party_folder import drew_seed, is_complete, is_done, read_party
 from colonnade.record.private import write_whole
 from colonnade.record.run import ROUND_FIELDS, Run
 from colonnade.run.arguments import as_job, check_count
@@ -60,13 +60,14 @@ def launch(
     should_stop: Callable[[], bool] | None = None,
     start: str | Path | None = None,
     record: int | None = None,
+    secret_seeds: bool = False,
 ) -> Run:
     """Train a job with every party in a process of its own, connected over mTLS on loopback.
 
     Every party runs `colonnade join`, and before it `colonnade align` where the job wants its rows
-    aligned (`alignment = "private"`) and they are not. Secret seeds are derived as in a simulation,
-    so a method in which all go in step learns the same, to the bit; times are those of the wall
-    clock.
+    aligned (`alignment = "private"`) and they are not. By default secret seeds are derived from the
+    job's, as in a simulation, so a method in which all go in step learns the same, to the bit;
+    times are those of the wall clock.
 
     Args:
         job: the job, as a record or from `colonnade.load`; or a job file, or a built-in name.
@@ -83,6 +84,8 @@ def launch(
             with, as in `simulate`.
         record: of so many first rounds, every party keeps the tensors that it sends and receives in
             its own folder, for `colonnade.audit`; needs `out`.
+        secret_seeds: parties that have no seed draw one from the operating system, which nobody
+            else knows; then the run is not that of `simulate`.
 
     Example:
         >>> from colonnade.job import load
@@ -108,9 +111,12 @@ with colonnade keys issue nowhere --party clinic
         folder = private / "run" if out is None else Path(out)
         claim(folder, job)
         _check_start(folder, job, start)
+        _check_seeds(folder, job, files or {}, secret_seeds)
         if not finished(folder, job):
             alliance = new_keys(job, private) if keys is None else check_keys(job, Path(keys))
-            launched = _Launch(job, folder, private, alliance, emulate, observers, should_stop)
+            launched = _Launch(
+                job, folder, private, alliance, emulate, observers, should_stop, secret_seeds
+            )
             more = [] if start is None else ["--from", str(start)]
             more += [] if record is None else ["--record", str(record)]
             launched.run(files or {}, threads, more)
@@ -145,6 +151,22 @@ def _check_start(folder: Path, job: Job, start: str | Path | None) -> None:
             )
 
 
+def _check_seeds(
+    folder: Path, job: Job, files: Mapping[str, PartyFile], secret_seeds: bool
+) -> None:
+    """Refuse to go on with other seeds than those with which a run began."""
+    for name, party in job.parties.items():
+        given = party.seed is not None or (name in files and files[name].seed is not None)
+        drew = drew_seed(own_folder(folder, name))
+        if drew is not None and drew != secret_seeds and not given:
+            cure = "give --secret-seeds" if drew else "leave --secret-seeds out"
+            how = "drawn" if drew else "derived from the job's"
+            raise RequestError(
+                f"the run in {folder} began with seeds that were {how}: {cure}, or choose another "
+                "--out"
+            )
+
+
 def finished(folder: Path, job: Job) -> bool:
     """Whether the run in a folder is over for all parties."""
     return _are_over({name: own_folder(folder, name) for name in job.parties}, job)
@@ -174,6 +196,7 @@ class _Launch:
     emulate: str | None
     observers: Sequence[Subscriber]
     should_stop: Callable[[], bool] | None
+    secret_seeds: bool = False
 
     def run(self, files: Mapping[str, PartyFile], threads: int, more: Sequence[str] = ()) -> None:
         """Align, where the job wants it, and train, with `more` options of `colonnade join`."""
@@ -209,7 +232,8 @@ class _Launch:
         options: list[str],
         threads: int = 1,
     ) -> None:
-        given = provide(self.job, files, self.private / command, self.keys)
+        where = self.private / command
+        given = provide(self.job, files, where, self.keys, self.secret_seeds)
         options += ["--launched"]
         options += [] if self.emulate is None else ["--emulate", self.emulate]
         commands = {

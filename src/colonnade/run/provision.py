@@ -39,11 +39,16 @@ def check_keys(job: Job, keys: Path) -> Path:
 
 
 def provide(
-    job: Job, files: Mapping[str, PartyFile], private: Path, keys: Path
+    job: Job,
+    files: Mapping[str, PartyFile],
+    private: Path,
+    keys: Path,
+    secret_seeds: bool = False,
 ) -> dict[str, list[str]]:
     """Write the files that each party gets, and nobody else; the options of `join` that name them.
 
-    They lie in the folder `private`, which must be for its owner only.
+    They lie in the folder `private`, which must be for its owner only. With `secret_seeds` a party
+    without a seed is given none, and draws one.
     """
     # Nobody waits for a party that was stopped: one command starts all of them again.
     recovery = msgspec.structs.replace(job.recovery, on_stop="stop")
@@ -56,7 +61,7 @@ def provide(
     address = f"127.0.0.1:{free_port()}"
     options = {}
     for name, file in all_files(job, files).items():
-        if file.seed is None:
+        if file.seed is None and not secret_seeds:
             file = msgspec.structs.replace(file, seed=secret_seed(job, name))
         if not replaced(file):
             file = msgspec.structs.replace(file, data=job.data)

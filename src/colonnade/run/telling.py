@@ -1,0 +1,76 @@
+"""What a method tells whom, in one line, before anybody trains with it.
+
+It follows from the method's policies and protections. The figures behind "nearly every" and "most"
+are in `docs/methods/fedsgd.md`.
+"""
+
+from __future__ import annotations
+
+from colonnade.job.records import Job
+from colonnade.methods.method import Method
+from colonnade.protect.embedding import Gauss
+
+
+def what_it_tells(job: Job, method: Method) -> str:
+    """What the parties of a job can learn of one another's labels and columns, and what would
+    change it.
+
+    >>> from colonnade import methods
+    >>> from colonnade.job import load
+    >>> job = load("digits", ["method.protect.labels=flip:2"])
+    >>> print(what_it_tells(job, methods.build(job.method)))
+    what this tells: the gradients that lab and insurer receive tell them nearly every label, as \
+flip:2 has left it; their embeddings tell clinic most of their columns, if it knows some rows; \
+what changes it: method.protect.embedding = "gauss:1:4", or a narrower embedding
+    """
+    learnt = (_of_labels(job, method), _of_columns(job, method))
+    cures = _cures(method)
+    said = f"what this tells: {'; '.join(learnt)}"
+    return f"{said}; what changes it: {', or '.join(cures)}" if cures else said
+
+
+def _of_labels(job: Job, method: Method) -> str:
+    """What the passive parties learn of the labels."""
+    passives, them = _names(job.passives), "them" if len(job.passives) > 1 else "it"
+    flipped, noise = method.protect.labels, method.protect.gradient
+    left = f", as {flipped.text} has left it" if flipped is not None else ""
+    if method.exchange.sends_snapshots:
+        verb = "are" if len(job.passives) > 1 else "is"
+        return f"{passives} {verb} sent every label{left}, and the top model"
+    receive = "receive" if len(job.passives) > 1 else "receives"
+    through = ", through the top's hidden layers too," if job.top.layers else ""
+    tell = f"tell {them} nearly every label{left}"
+    if noise is not None:
+        tell += f" ({noise.text} hides it in one round, not over many)"
+    return f"the gradients that {passives} {receive}{through} {tell}"
+
+
+def _of_columns(job: Job, method: Method) -> str:
+    """What is learnt of columns, and by whom."""
+    their = "their" if len(job.passives) > 1 else "its"
+    noises = [each.text for each in method.protect.embedding if isinstance(each, Gauss)]
+    if method.exchange.sends_snapshots:
+        shown = "everybody is shown everybody's embeddings, which tell"
+        if noises:
+            return f"{shown} of the columns what {'+'.join(noises)} lets through"
+        return f"{shown} most of the columns to whoever knows some rows"
+    shown = f"{their} embeddings tell {job.active}"
+    if noises:
+        return f"{shown} of {their} columns what {'+'.join(noises)} lets through"
+    return f"{shown} most of {their} columns, if it knows some rows"
+
+
+def _cures(method: Method) -> list[str]:
+    """Settings that would make others learn less, of those that are not chosen."""
+    protect, found = method.protect, []
+    if protect.labels is None:
+        found.append('method.protect.labels = "flip:2"')
+    if not any(isinstance(each, Gauss) for each in protect.embedding):
+        found += ['method.protect.embedding = "gauss:1:4"', "a narrower embedding"]
+    if method.exchange.sends_snapshots:
+        found.append('method.exchange = "gradients"')
+    return found
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
