@@ -37,7 +37,7 @@ def tensor(*shape, dtype=torch.float64, value=0.0):
     return lambda exchange: plain().encode(torch.full(shape, value, dtype=dtype))
 
 
-def unreadable(exchange):
+def quantised(exchange):
     packed = tensor(8, 4)(exchange)
     return Packed("scalar", packed.dtype, packed.shape, packed.data, b"??")
 
@@ -48,7 +48,7 @@ def unreadable(exchange):
         (tensor(7, 4), "p2 sent a tensor of shape (7, 4) where (8, 4) is due"),
         (tensor(8, 5), "p2 sent a tensor of shape (8, 5) where (8, 4) is due"),
         (tensor(8, 4, dtype=torch.float32), "of type float32 where float64 is due"),
-        (unreadable, "p2 sent what cannot be read"),
+        (quantised, "p2 sent a tensor in the encoding 'scalar' where plain is due"),
     ],
 )
 def test_an_embedding_of_another_form_in_the_midst_of_a_job(how, said):

@@ -9,8 +9,9 @@ import pytest
 from colonnade import simulate
 from colonnade.compress import decode, parse, plain
 from colonnade.errors import BreachError, JobError
-from colonnade.learn.outbound import Outbound
+from colonnade.learn.outbound import Outbound, Stage
 from colonnade.learn.snapshot import SnapshotActive
+from colonnade.wire.messages import Buffer
 from tests.small import small
 
 PLAINLY = {"name": "fedsgd"}
@@ -97,6 +98,20 @@ def test_other_options_or_another_round_of_a_schedule_are_a_downgrade_too(
 ):
     other(monkeypatch, "p2", "embedding", sent)
     with pytest.raises(BreachError, match="p2 sent a tensor in the encoding"):
+        run(PLAINLY, {"embedding": agreed})
+
+
+@pytest.mark.parametrize("agreed", ["scalar:4", "ef+topk:2"])
+def test_what_cannot_be_read_names_the_sender_too(monkeypatch, agreed):
+    pack = Stage.pack
+
+    def spoilt(self, tensor, use=None, labels=None):
+        good = pack(self, tensor, use, labels)
+        cut = Buffer(good.data.view[:-1])
+        return good if good.codec == "plain" else msgspec.structs.replace(good, data=cut)
+
+    monkeypatch.setattr(Stage, "pack", spoilt)
+    with pytest.raises(BreachError, match=r"p[02] sent what cannot be read: a \w+ tensor"):
         run(PLAINLY, {"embedding": agreed})
 
 

@@ -97,3 +97,10 @@ def test_weights_that_fit_no_classes_are_refused_with_the_senders_name(weights):
     welcome = Training.of(parties["clinic"]).welcome(heard)
     with pytest.raises(RequestError, match="clinic has weights of classes that are not one"):
         Training.of(parties["lab"])._objective(replace(welcome, class_weights=weights))
+
+
+def test_of_sums_under_masks_nobody_is_told_single_embeddings():
+    top = ("top.kind=agg", "top.hidden=[16]")
+    said = told("method.protect.sum=pairwise:32", *top)
+    assert "clinic sees the sum of the embeddings of lab and insurer and no single one" in said
+    assert "narrower" not in said

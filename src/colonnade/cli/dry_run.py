@@ -174,7 +174,8 @@ def _totals(found: Forecast) -> dict[str, dict[str, int]]:
 def _limits(party: Participant, found: Forecast, policy: Policy) -> dict[str, dict[str, Any]]:
     """What the policy says, and what the job would have; None is no limit."""
     from colonnade.party.training import Training
-    from colonnade.run.releases import allowance, planned_epsilon
+    from colonnade.run.accounting import planned_epsilon
+    from colonnade.run.releases import allowance
 
     sends, receives = Training.of(party).kinds.names()
     kinds = sends + receives

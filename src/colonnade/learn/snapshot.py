@@ -94,10 +94,8 @@ class SnapshotPassive(TorchPassive):
             name: self._of_rows("embedding", packed, exchange, self._widths[name], sender, name)
             for name, packed in zip(others, reply.embeddings, strict=True)
         }
-        parameters, due = (
-            dict(self._top.named_parameters()),
-            self._due("top", sender, exchange.round),
-        )
+        parameters = dict(self._top.named_parameters())
+        due = self._due("top", sender, exchange.round)
         top = {
             name: self._received(packed, tuple(parameters[name].shape), sender, due)
             for name, packed in zip(names, reply.top, strict=True)

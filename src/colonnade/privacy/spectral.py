@@ -56,7 +56,7 @@ def _rare_is_first(gradients: Stream, along: Array) -> bool:
     begun = along[gradients.batch < gradients.batch[0] + EARLY]
     off = float(begun.mean()) * np.sqrt(len(begun)) / max(float(begun.std()), 1e-30)
     if abs(off) > PLAIN:
-        return off > 0
+        return bool(off > 0)
     return bool(np.mean((along - along.mean()) ** 3) < 0)
 
 

@@ -54,6 +54,9 @@ def _of_columns(job: Job, method: Method) -> str:
         if noises:
             return f"{shown} of the columns what {'+'.join(noises)} lets through"
         return f"{shown} most of the columns to whoever knows some rows"
+    if method.protect.sum is not None:
+        whose = _names(job.passives)
+        return f"{job.active} sees the sum of the embeddings of {whose} and no single one"
     shown = f"{their} embeddings tell {job.active}"
     if noises:
         return f"{shown} of {their} columns what {'+'.join(noises)} lets through"
@@ -65,7 +68,8 @@ def _cures(method: Method) -> list[str]:
     protect, found = method.protect, []
     if protect.labels is None:
         found.append('method.protect.labels = "flip:2"')
-    if not any(isinstance(each, Gauss) for each in protect.embedding):
+    hidden = protect.sum is not None
+    if not hidden and not any(isinstance(each, Gauss) for each in protect.embedding):
         found += ['method.protect.embedding = "gauss:1:4"', "a narrower embedding"]
     if method.exchange.sends_snapshots:
         found.append('method.exchange = "gradients"')
