@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import re
 import subprocess
@@ -19,6 +18,7 @@ from safetensors.torch import load_file
 
 from colonnade.run.processes import free_port
 from colonnade.tls.authority import create_authority, issue
+from tests.warm import Warm
 
 BUSY = 3
 """How many times as long everything may take on a busy machine."""
@@ -59,33 +59,15 @@ optimizer = { name = "adam", lr = 0.003 }
 kind = "split"
 hidden = [32]
 """
-LOADED = ["torch", "torch._dynamo", "pyarrow.parquet", "safetensors.torch", "sklearn.datasets"]
-LOADED += ["colonnade.cli.join", "colonnade.cli.reporter", "colonnade.run.join"]
 
 
-def _run(words: Sequence[str], output: Path) -> None:
-    """The command line in a process that has its libraries already."""
-    from colonnade.cli import main
-
-    opened = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.dup2(opened, 1)
-    os.dup2(opened, 2)
-    sys.exit(main(words))
-
-
-class Forked:
+class Forked(Warm):
     """A process that begins where the libraries are loaded: a start takes no time."""
 
     def __init__(self, words: Sequence[str], output: Path) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(LOADED)
-        self._process = context.Process(target=_run, args=(words, output), daemon=True)
-        self._process.start()
-        self.pid: int = self._process.pid or 0
-
-    def poll(self) -> int | None:
-        """How it ended, if it has."""
-        return self._process.exitcode
+        with output.open("ab") as file, Path(os.devnull).open() as nothing:
+            fds = {0: nothing.fileno(), 1: file.fileno(), 2: file.fileno()}
+            super().__init__(["-m", "colonnade", *words], fds)
 
 
 class Fresh:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests import loop
+from tests import loop, warm
 
 # gRPC reads this as it is first imported; see colonnade.net.grpc.
 os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-PSK-CHACHA20-POLY1305"
@@ -30,3 +30,10 @@ settings.load_profile("colonnade")
 def _one_loop() -> Iterator[None]:
     yield
     loop.runner().close()
+
+
+@pytest.fixture
+def stood_in() -> Iterator[None]:
+    """Processes that the test starts begin with the libraries loaded."""
+    with warm.stood_in():
+        yield

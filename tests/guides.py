@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from colonnade.run.processes import free_port
+from tests.warm import python
 
 GUIDES = Path(__file__).parents[1] / "docs" / "guides"
 BLOCK = re.compile(
@@ -119,7 +119,8 @@ class Reader:
     def start(self, block: Block) -> subprocess.Popen[bytes]:
         shown = self.folder / f"shown-{sum(map(len, self.said.values()))}.txt"
         self.said.setdefault(block.title, []).append(shown)
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        # The command begins with its libraries loaded: some guides start it thirty times.
+        path = f"{Path(python()).parent}{os.pathsep}{os.environ['PATH']}"
         with shown.open("w") as out:
             return subprocess.Popen(
                 ["sh", "-ec", self.here(block.text)],

@@ -22,6 +22,7 @@ from colonnade.cli import main
 from colonnade.errors import RequestError
 from colonnade.run.processes import free_port
 from colonnade.tls.authority import create_authority, issue
+from tests.warm import python
 
 PATIENCE_S = 250
 HEAVY = ("torch", "sklearn", "scipy", "safetensors.torch")
@@ -76,10 +77,10 @@ class House:
     def party(self, name, text):
         (self.folder / f"{name}.toml").write_text(f'table = "{name}.csv"\n{text}')
 
-    def start(self, name, command="align", *more, job="job.toml"):
+    def start(self, name, command="align", *more, job="job.toml", how=None):
         end = ["--listen", self.listen] if name == "bank" else ["--connect", self.listen]
-        how = ["-c", LIGHT] if command == "align" else ["-m", "colonnade"]
-        words = [sys.executable, *how, command, job, "--me", name, *end]
+        how = how or [python(), "-m", "colonnade"]
+        words = [*how, command, job, "--me", name, *end]
         process = subprocess.Popen(
             [*words, "--keys", str(self.keys / name), "--json", *more],
             cwd=self.folder,
@@ -97,8 +98,8 @@ class House:
         assert "Traceback" not in said, said
         return process.returncode, json.loads(out) if out.strip() else None, said
 
-    def both(self, command="align", *more, names=("bank", "telco")):
-        started = {name: self.start(name, command, *more) for name in names}
+    def both(self, command="align", *more, how=None):
+        started = {name: self.start(name, command, *more, how=how) for name in ("bank", "telco")}
         return {name: self.end(process) for name, process in started.items()}
 
     def common(self):
@@ -128,7 +129,7 @@ def house(tmp_path, keys):
 
 
 def test_two_tables_are_aligned_and_then_trained_on(house):
-    ends = house.both()
+    ends = house.both(how=[sys.executable, "-c", LIGHT])
     assert [code for code, _, _ in ends.values()] == [0, 0], ends
     assert ends["bank"][1]["common"] == 600 and ends["bank"][1]["differences"] == {"telco": []}
     found = house.common()
@@ -192,6 +193,7 @@ def test_killed_in_an_update_it_goes_on(house):
     assert sorted(found["bank"]) == [f"c{n:05d}" for n in range(300, 4 * CHUNK)]
 
 
+@pytest.mark.usefixtures("stood_in")
 def test_a_launch_aligns_first_and_learns_what_a_simulation_does(house, monkeypatch):
     """With rows that stand elsewhere in each table, and more ids than are common."""
     monkeypatch.chdir(house.folder)
@@ -214,6 +216,7 @@ def test_a_launch_aligns_first_and_learns_what_a_simulation_does(house, monkeypa
     assert cn.launch(job, out=house.folder / "out").rounds == 7
 
 
+@pytest.mark.usefixtures("stood_in")
 def test_a_launch_without_common_ids_says_so(house, monkeypatch):
     house.write("telco", "id", range(5000, 5100))
     monkeypatch.chdir(house.folder)

@@ -34,6 +34,9 @@ def recipe(target):
     return [shlex.split(line)[2:] for line in lines]
 
 
+pytestmark = pytest.mark.usefixtures("stood_in")
+
+
 def start(monkeypatch, module, *options):
     """As `python -m` does, in this process."""
     monkeypatch.chdir(ROOT)

@@ -13,8 +13,8 @@ import pytest
 import colonnade
 from colonnade.cli import main
 from tests.processes import alive, begin, children
+from tests.warm import behind, python
 
-COMMAND = [sys.executable, "-m", "colonnade"]
 PATIENCE_S = 250
 SHORT = ["--set", "train.epochs=2"]
 FIELDS = {
@@ -45,13 +45,13 @@ sys.exit(main(sys.argv[1:]))
 """The command without assertions, as under `python -O`, which would compile all of torch anew."""
 
 
-def call(*words, cwd=None, program=("-m", "colonnade")):
-    command = [sys.executable, *program, *map(str, words)]
+def call(*words, cwd=None, program=("-m", "colonnade"), interpreter=None):
+    command = [interpreter or python(), *program, *map(str, words)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def start(*words):
-    return begin([*COMMAND, *map(str, words)])
+    return begin([python(), "-m", "colonnade", *map(str, words)])
 
 
 def interrupt(process, after):
@@ -66,7 +66,8 @@ def interrupt(process, after):
 
 def test_a_job_is_the_same_in_two_processes_and_needs_no_assertions(tmp_path):
     words = ["simulate", "digits", "--method", "fedbcd:updates=2", *SHORT, "--json", "--out"]
-    first, second = call(*words, tmp_path / "a"), call(*words, tmp_path / "b", program=["-c", LEAN])
+    first = call(*words, tmp_path / "a", interpreter=sys.executable)
+    second = call(*words, tmp_path / "b", program=["-c", LEAN], interpreter=sys.executable)
     assert second.returncode == 0, second.stderr
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
@@ -141,7 +142,7 @@ def test_workers_end_with_a_comparison_that_is_killed(how):
     )  # fmt: skip
     until = time.monotonic() + PATIENCE_S
     try:
-        while len(workers := children(process.pid)) < 3 and time.monotonic() < until:
+        while len(workers := children(behind(process.pid))) < 3 and time.monotonic() < until:
             time.sleep(0.2)
         assert len(workers) >= 3, "two workers and multiprocessing's resource tracker"
         process.send_signal(how)
@@ -166,7 +167,7 @@ def test_a_wrong_request_is_one_sentence_and_exit_code_2(case, capfd, monkeypatc
     code = main(words)
     out, err = capfd.readouterr()
     if case == "missing job file":
-        result = call(*words, cwd=tmp_path)
+        result = call(*words, cwd=tmp_path, interpreter=sys.executable)
         assert (result.returncode, result.stdout, result.stderr) == (code, out, err)
     assert (code, out) == (2, "")
     assert err.startswith("colonnade: ") and err.count("\n") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import pytest
 from safetensors.torch import load_file
 
 from colonnade.cli import main
@@ -58,6 +59,7 @@ def test_all_parties_go_on_from_one_version_or_none_does(tmp_path):
         assert not has_traceback(second.said())
 
 
+@pytest.mark.usefixtures("stood_in")
 def test_launched_parties_go_on_as_simulated_ones_do(tmp_path, capsys):
     words = ["breast-cancer", "--set", "train.rounds=8", "--quiet"]
     first = str(tmp_path / "first")

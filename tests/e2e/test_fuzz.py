@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.fuzz import main
 
 
+@pytest.mark.usefixtures("stood_in")
 def test_nothing_that_is_sent_harms_the_job():
     found = main(["--count", "800", "--seed", "5"])
     assert found.read.total() > 800 and found.sent["socket"] > 5

@@ -22,8 +22,8 @@ from colonnade.job.party_file import load_party
 from colonnade.run.processes import Children
 from colonnade.run.provision import new_keys, provide
 from tests.processes import alive, begin, children
+from tests.warm import behind, python
 
-COMMAND = [sys.executable, "-m", "colonnade", "launch"]
 TWO = "breast-cancer"
 """A job of two parties, which start sooner than three."""
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -35,8 +35,8 @@ def run(capfd, *words):
     return code, captured.out, captured.err
 
 
-def start(*words):
-    return begin([*COMMAND, *map(str, words)])
+def start(*words, interpreter=None):
+    return begin([interpreter or python(), "-m", "colonnade", "launch", *map(str, words)])
 
 
 def wait_until(condition, process):
@@ -58,6 +58,7 @@ def same_weights(one, other, parties):
             assert all(torch.equal(mine[key], theirs[key]) for key in mine)
 
 
+@pytest.mark.usefixtures("stood_in")
 def test_a_launch_learns_what_a_simulation_learns_to_the_bit(tmp_path, capfd, monkeypatch):
     words = ["digits", "--set", "train.epochs=2", "--json", "--out"]
     code, out, err = run(capfd, "launch", *words, tmp_path / "launched")
@@ -121,8 +122,9 @@ def test_a_party_that_fails_is_named_and_the_others_are_ended(tmp_path):
     (tmp_path / "lab.toml").write_text('columns = ["no such column"]')
     (tmp_path / "job.toml").write_text(builtin_text(TWO))
     process = start(tmp_path / "job.toml", "--quiet")
-    wait_until(lambda: len(children(process.pid)) == 2, process)
-    parties = children(process.pid)
+    launcher = behind(process.pid)
+    wait_until(lambda: len(children(launcher)) == 2, process)
+    parties = children(launcher)
     _, err = process.communicate(timeout=90)
     assert process.returncode == 2
     assert err.startswith("colonnade: lab: ") and err.count("\n") == 1
@@ -134,7 +136,8 @@ def test_a_party_that_fails_is_named_and_the_others_are_ended(tmp_path):
 def test_parties_do_not_outlive_a_launcher_that_is_killed(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     out = tmp_path / "run"
-    process = start(TWO, "--set", "train.epochs=100000", "--out", out)
+    words = [TWO, "--set", "train.epochs=100000", "--out", out]
+    process = start(*words, interpreter=sys.executable)
     log = out / "parties" / "lab" / "log.txt"
     wait_until(lambda: log.exists() and "connected" in log.read_text(), process)
     parties = children(process.pid)
@@ -148,13 +151,15 @@ def test_parties_do_not_outlive_a_launcher_that_is_killed(tmp_path, monkeypatch)
 
 
 @needs_proc
+@pytest.mark.usefixtures("stood_in")
 def test_ctrl_c_stops_all_as_planned_and_the_job_goes_on_even_with_other_timeouts(tmp_path, capfd):
     out = tmp_path / "run"
     words = [TWO, "--set", "train.epochs=8", "--emulate", "latency=10ms", "--out", out]
     process = start(*words)
     log = out / "parties" / "hospital" / "log.txt"
     wait_until(lambda: log.exists() and ", auc " in log.read_text(), process)
-    parties = children(process.pid)
+    parties = children(behind(process.pid))
+    assert len(parties) == 2
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -172,6 +177,7 @@ def test_ctrl_c_stops_all_as_planned_and_the_job_goes_on_even_with_other_timeout
     same_weights(out, tmp_path / "other", ["hospital", "lab"])
 
 
+@pytest.mark.usefixtures("stood_in")
 def test_a_demo_compares_runs_between_processes(tmp_path, capfd, monkeypatch):
     demo = sys.modules["colonnade.cli.demo"]
     monkeypatch.setattr(demo, "DEMO_METHODS", ("fedbcd:updates=2",))

@@ -11,7 +11,7 @@ import colonnade as cn
 from tests.frames import bank_and_telco
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("stood_in")
 def test_a_launched_estimator_learns_the_same_to_the_bit():
     bank, telco, good = bank_and_telco()
     # Names that the files of a launch use themselves, and that patterns could mistake.

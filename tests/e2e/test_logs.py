@@ -97,6 +97,7 @@ def test_the_log_of_a_stop_and_a_return_has_no_line_that_sounds_like_a_fault(tmp
             assert not odd(lines, *FIGURES, *RETURN), alliance.said()
 
 
+@pytest.mark.usefixtures("stood_in")
 def test_the_output_of_a_good_launch_has_no_line_that_sounds_like_a_fault(tmp_path, capfd):
     words = ["launch", "breast-cancer", "--out", str(tmp_path / "run")]
     assert main([*words, "--set", "train.epochs=2", "--set", "train.checkpoint_every=10"]) == 0

@@ -3,8 +3,9 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("parallel_script.py")
@@ -16,10 +17,10 @@ on however busy a machine."""
 
 def ranks(count, out, *cases):
     """Run cases on so many ranks; the exit code, what was said, and what each rank found."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    launcher = [python(), "-m", "torch.distributed.run", "--standalone"]
     process = subprocess.run(
         [*launcher, f"--nproc-per-node={count}", SCRIPT, out, *cases],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHON_EXEC": python()},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 
 import pytest
 
 from colonnade import load, simulate
 from colonnade.tls.authority import create_authority, issue
+from tests.warm import python
 
 SETS = [
     "train.rounds=6",
@@ -39,7 +39,7 @@ def test_a_party_of_two_processes_learns_the_same(tmp_path):
     create_authority(tmp_path / "keys", 10, "tests")
     issue(tmp_path / "keys", ("clinic", "lab", "insurer"), {}, 5, False)
     port, torchrun = free_port(), ["-m", "torch.distributed.run", "--standalone"]
-    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHON_EXEC": python()}
     ends = {"clinic": ("--listen", f"127.0.0.1:{port}")}
     running = {}
     for me in ("clinic", "lab", "insurer"):
@@ -47,7 +47,7 @@ def test_a_party_of_two_processes_learns_the_same(tmp_path):
         own = command(me, *where, "--keys", str(tmp_path / "keys" / me), "--out", me)
         crew = [] if me == "insurer" else [*torchrun, "--nproc-per-node=2"]
         running[me] = subprocess.Popen(
-            [sys.executable, *crew, *own], cwd=tmp_path, env=environ, stderr=subprocess.PIPE
+            [python(), *crew, *own], cwd=tmp_path, env=environ, stderr=subprocess.PIPE
         )
     try:
         for me, process in running.items():

@@ -36,7 +36,7 @@ def score(house, *asked, telco=(), bank=()):
     return {name: house.end(process) for name, process in started.items()}
 
 
-def test_rows_get_the_scores_of_the_training_to_the_bit(house):
+def rows_get_the_scores_of_the_training_to_the_bit(house):
     ends = score(house, "--rows", "test", "--to", "test.parquet", "--raw")
     assert [code for code, _, _ in ends.values()] == [0, 0], ends
     assert ends["bank"][1]["differences"] == {"telco": []}
@@ -160,7 +160,7 @@ def the_dry_run_says_what_would_leave(house, capsys, monkeypatch):
 def test_from_two_tables_to_joint_scores(house, capsys, monkeypatch):
     """One after the other, with the same folders: to align and to train takes longer than all of
     this."""
-    test_rows_get_the_scores_of_the_training_to_the_bit(house)
+    rows_get_the_scores_of_the_training_to_the_bit(house)
     new_ids_are_scored_and_unknown_ones_named(house)
     a_party_can_refuse_and_nothing_is_half_written(house)
     for words, sentence in WRONG:

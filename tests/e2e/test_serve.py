@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from colonnade.run.processes import free_port
 from colonnade.serve.listening import CONNECTIONS_MAX
 from tests.e2e.test_align import keys  # noqa: F401 - a fixture
 from tests.e2e.test_predict import RUNS, house, score  # noqa: F401 - a fixture
+from tests.warm import python
 
 PATIENCE_S = 120
 
@@ -41,7 +41,7 @@ class Served:
             "bank": ["--listen", self.house.listen, "--http", f"127.0.0.1:{self.port}"],
             "telco": ["--connect", self.house.listen],
         }
-        words = [sys.executable, "-m", "colonnade", "serve", "job.toml", "--me", name, *ends[name]]
+        words = [python(), "-m", "colonnade", "serve", "job.toml", "--me", name, *ends[name]]
         words += ["--run", RUNS[name], "--keys", str(self.house.keys / name), *more]
         log = (self.house.folder / f"{name}.log").open("a")
         with log:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -15,6 +14,7 @@ from typing import Any
 from colonnade.units import duration_ns, rate_bits
 from tests.wan import relay, spaces
 from tests.wan.link import NS_PER_SECOND, Counts, Shape
+from tests.warm import INTERPRETER
 
 ROOT = Path(__file__).parents[2]
 QUEUE_PACKETS = 64
@@ -154,7 +154,7 @@ def wan(sides: dict[str, Side], mtu: int = 1500, seed: int = 0) -> Iterator[Net]
     ours.settimeout(CONTROL_TIMEOUT_S)
     with its:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.wan.relay", str(its.fileno())],
+            [INTERPRETER, "-m", "tests.wan.relay", str(its.fileno())],
             cwd=ROOT,
             pass_fds=[its.fileno()],
             start_new_session=True,
@@ -196,7 +196,7 @@ def raw_socket_throughput(
     """
     ends = (net.host(host), net.hub)
     sender, receiver = ends if to_hub else ends[::-1]
-    python = [sys.executable, "-m", "tests.wan.raw"]
+    python = [INTERPRETER, "-m", "tests.wan.raw"]
     taking = receiver.popen(
         [*python, "receive", receiver.address], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -20,6 +21,7 @@ SETS = [
 ]
 
 
+@pytest.mark.usefixtures("stood_in")
 def test_a_bad_line_costs_time_only(wan, tmp_path):
     job = load("digits", SETS)
     expected = simulate(job)
