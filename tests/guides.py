@@ -68,7 +68,7 @@ class Reader:
     guide: Path
     folder: Path
     places_for: Mapping[str, str]
-    """By pattern, the address that is used here in the place of one in the guide."""
+    """By pattern, what is used here in the place of what the guide says."""
     plain: Callable[[str], str]
     """A line without the figures that are others each time."""
     places: dict[str, Path] = field(default_factory=dict)
@@ -183,11 +183,15 @@ def plainly(varies: re.Pattern[str], figure: re.Pattern[str]) -> Callable[[str],
 
 @contextmanager
 def following(
-    name: str, folder: Path, addresses: tuple[str, ...], plain: Callable[[str], str]
+    name: str,
+    folder: Path,
+    addresses: tuple[str, ...],
+    plain: Callable[[str], str],
+    instead: Mapping[str, str] | None = None,
 ) -> Iterator[Reader]:
     """A reader of a guide, whose addresses are free ports of this host; nothing runs afterwards."""
     here = {pattern: f"127.0.0.1:{free_port()}" for pattern in addresses}
-    reader = Reader(GUIDES / name, folder, here, plain)
+    reader = Reader(GUIDES / name, folder, here | dict(instead or {}), plain)
     try:
         yield reader
     finally:

@@ -236,7 +236,8 @@ class Torture:
 
     def scenes(self, names: Sequence[str]) -> Iterator[str]:
         """What else may happen to a job, one after another."""
-        self.undisturbed()
+        if not self.calm:
+            self.undisturbed()
         for name in names:
             began = time.monotonic()
             with self.alliance(name) as alliance, Relay(alliance.port) as relay:
@@ -292,17 +293,20 @@ def main(words: Sequence[str] | None = None) -> int:
     start = Forked if chosen.forked or chosen.smoke else Fresh
     plan = ((chosen.method, chosen.kills),) if chosen.method else PLAN
     rounds, hurry = (150, 20.0) if chosen.smoke else (chosen.rounds, 1.0)
+    calm: dict[str, dict[str, Any]] = {}
     for method, kills in (("fedsgd", 1),) if chosen.smoke else plan:
         folder = Path(tempfile.mkdtemp(prefix="torture-"))
         print(f"{method}: {kills} kills, seed {chosen.seed}, in {folder}", flush=True)
         torture = Torture(folder, method, start, rounds, chosen.wild)
         print(torture.kill(kills, chosen.seed), flush=True)
+        calm[method] = torture.calm
         # A folder stays where something went wrong.
         shutil.rmtree(folder)
     if not chosen.method:
         folder = Path(tempfile.mkdtemp(prefix="torture-"))
         scenes = SHORT if chosen.smoke else tuple(SCENES)
-        for said in Torture(folder, start=start, rounds=rounds, hurry=hurry).scenes(scenes):
+        torture = Torture(folder, "fedsgd", start, rounds, hurry=hurry, calm=calm["fedsgd"])
+        for said in torture.scenes(scenes):
             print(said, flush=True)
         shutil.rmtree(folder)
     return 0

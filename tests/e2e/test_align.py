@@ -335,7 +335,7 @@ TEN_EACH = [
 ]
 
 
-@pytest.mark.parametrize("sides, kills", [(("bank", "telco"), 5), *TEN_EACH])
+@pytest.mark.parametrize("sides, kills", [(("bank", "telco"), 4), *TEN_EACH])
 def test_killed_again_and_again_it_repeats_little_and_finds_the_same(house, sides, kills):
     """SIGKILL at random moments, until it is done."""
     chunks = kills - 1
@@ -344,7 +344,7 @@ def test_killed_again_and_again_it_repeats_little_and_finds_the_same(house, side
     rng = random.Random(kills)
     running = {name: house.start(name) for name in ("bank", "telco")}
     for _ in range(kills):
-        time.sleep(rng.uniform(0.5, 4))
+        time.sleep(rng.uniform(0.3, 2.5))
         name = rng.choice(sides)
         if running[name].poll() is not None:
             break

@@ -6,12 +6,12 @@ import json
 import os
 import runpy
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from colonnade import load, simulate
+from tests.warm import python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -40,7 +40,7 @@ def outsider(*words):
     """A command in the folder of a contributor, who has the installed package and that folder."""
     folder = EXAMPLES / "afternoon"
     env = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", *words]
+    command = [python(), "-m", *words]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
 
 

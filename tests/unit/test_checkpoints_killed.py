@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.warm import python
 
 START = """
 import os, signal, sys
@@ -151,7 +152,7 @@ print("sound")
 
 
 def run(script: str, folder: Path) -> list[str]:
-    command = [sys.executable, "-W", "error", "-c", START + script, str(folder)]
+    command = [python(), "-W", "error", "-c", START + script, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

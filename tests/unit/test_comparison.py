@@ -145,6 +145,7 @@ def test_no_line_of_a_table_in_a_file_ends_with_blanks(tmp_path):
     assert text.splitlines() == [line.rstrip() for line in text.splitlines()]
 
 
+@pytest.mark.usefixtures("stood_in")
 def test_workers_give_the_same_as_this_process():
     alone = compare(SHORT, ["fedsgd"], [0, 1], workers=1)
     apart = compare(SHORT, ["fedsgd"], [0, 1], workers=2)
