@@ -14,7 +14,7 @@ from colonnade import methods, simulate
 from colonnade.methods.method import AXES
 from colonnade.policies.parse import constructors
 from colonnade.testing.methods import SETTINGS, as_table, check_method, check_training
-from tests.contract.test_two_worlds import OPTIONS
+from tests.contract.test_two_worlds import NAMED, OPTIONS
 from tests.small import small, with_network
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ def train(name, latency="5ms", **options):
     return simulate(with_network(case.job, latency=latency), case.data, case.modules)
 
 
-CASES = {**{name: {"name": name} for name in METHODS}, **OPTIONS}
+CASES = NAMED | OPTIONS
 EQUAL = {
     "fedbcd": [({"updates": 1}, "fedsgd")],
     "celu": [({"r": 1}, "fedsgd"), ({"w": 1, "overlap": False, "weigh": False}, "fedbcd")],

@@ -23,9 +23,11 @@ OPTIONS = {
     "fedbcd, proximal": {"name": "fedbcd", "updates": 3, "step": "proximal:0.1"},
     "cvfl, lattice": {"name": "cvfl", "q": 3, "compressor": "lattice:4"},
     "cvfl, feedback": {"name": "cvfl", "q": 2, "compressor": "ef+topk:2"},
-    "cvfl, gradients": {"name": "cvfl", "exchange": "gradients", "compressor": "scalar:4"},
+    "cvfl, gradients": {"name": "cvfl", "q": 3, "exchange": "gradients", "compressor": "scalar:4"},
 }
-LOCKSTEP = {name: {"name": name} for name in methods.known()} | OPTIONS
+# Ten local updates, as it does unless told otherwise, show no more than three.
+NAMED = {name: {"name": name} for name in methods.known()} | {"cvfl": {"name": "cvfl", "q": 3}}
+LOCKSTEP = NAMED | OPTIONS
 LOCKSTEP = {name: table for name, table in LOCKSTEP.items() if not methods.build(table).by_clock}
 
 
