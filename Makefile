@@ -44,6 +44,7 @@ format: $(READY) ## let ruff format and mend what it can
 bench: $(READY)  ## speed as ratios, measured side by side in one run
 	$(BIN)/python -m benchmarks.light
 	$(BIN)/python -m benchmarks.codecs
+	$(BIN)/python -m benchmarks.cipher
 	$(BIN)/python -m benchmarks.network
 	$(BIN)/python -m benchmarks.alignment
 	$(BIN)/python -m benchmarks.predict
