@@ -18,6 +18,7 @@ from colonnade.wire.messages import (
     BlindedPoints,
     Buffer,
     CommonTags,
+    Components,
     Declined,
     Embedding,
     Evaluate,
@@ -31,14 +32,17 @@ from colonnade.wire.messages import (
     Introduction,
     Labels,
     Leave,
+    Masked,
     MaskKey,
     MaskTable,
     Message,
+    Opened,
     Packed,
     Query,
     Snapshot,
     Status,
     Terms,
+    TransferKey,
     Upload,
     Welcome,
 )
@@ -86,6 +90,9 @@ def messages(hello: Hello) -> list[Message]:
         Query(0, "run-1", Buffer(memoryview(bytes(16))), Buffer(memoryview(b"")), False, 200),
         Answer(0, tensors()[0], Buffer(memoryview(bytes(1)))),
         Declined(0, "later"),
+        TransferKey(bytes(9)),
+        Components(0, 2 * (Buffer(memoryview(bytes(48))),)),
+        *(kind(0, 1, (Buffer(memoryview(bytes(48))),)) for kind in (Masked, Opened)),
     ]
     assert {type(message) for message in found} == set(MESSAGES.values())
     return found

@@ -162,3 +162,20 @@ def test_defences_in_their_quick_form(tmp_path, monkeypatch):
     said: list[str] = []
     again = protections.reproduce(tmp_path, None, True, said.append)
     assert again.rows == made.rows and said == ["0 of 2 trainings to do"]
+
+
+@pytest.mark.slow
+def test_fedbcd_he_in_its_quick_form_and_only_once(tmp_path):
+    """Two processes over mTLS; a second call finds what was encrypted, and shows the same."""
+    said: list[str] = []
+    try:
+        made = reproduce.known()["fedbcd-he"](tmp_path, None, True, said.append)
+    except DataError as missing:
+        pytest.skip(str(missing))
+    assert len(made.rows) == 9 and all(len(row) == len(made.columns) for row in made.rows)
+    run = made.to_dict()["encrypted"]["Q=5"]
+    assert run["equal"] and run["labels_told"] == 1 and run["embeddings_told"]
+    assert any("encrypted: round 2" in text for text in said)
+    said.clear()
+    again = reproduce.known()["fedbcd-he"](tmp_path, None, True, said.append)
+    assert again.rows == made.rows and not any("encrypted" in text for text in said)

@@ -19,6 +19,7 @@ from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import (
     MESSAGES,
     Buffer,
+    Components,
     Embedding,
     Evaluate,
     EvaluationEmbedding,
@@ -27,14 +28,20 @@ from colonnade.wire.messages import (
     Gradient,
     Hello,
     Labels,
+    Masked,
+    Opened,
     Packed,
     Snapshot,
     Status,
+    TransferKey,
     Upload,
 )
 
 counts = st.integers(0, 2**62)
 texts = st.text(max_size=40)
+buffers = st.lists(
+    st.binary(max_size=40).map(lambda data: Buffer(memoryview(bytearray(data)))), max_size=3
+).map(tuple)
 
 
 @st.composite
@@ -75,6 +82,10 @@ messages = st.one_of(
         Finish, counts, st.integers(-1, 99), texts, st.none() | st.builds(Fault, texts, texts)
     ),
     st.builds(Failure, texts),
+    st.builds(TransferKey, st.binary(max_size=40)),
+    st.builds(Components, counts, buffers),
+    st.builds(Masked, counts, counts, buffers),
+    st.builds(Opened, counts, counts, buffers),
 )
 
 

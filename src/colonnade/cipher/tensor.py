@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from colonnade.cipher.paillier import InvalidCipher, PrivateKey, PublicKey, Randomness, whole
 from colonnade.cipher.slots import Slots, Whole, largest
+from colonnade.errors import FailedError
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,32 @@ def decrypt(tensor: Encrypted, key: PrivateKey) -> Whole:
     assert key.public == tensor.key
     plaintexts = key.decrypt(tensor.ciphertexts)
     return tensor.slots.unpack(plaintexts, math.prod(tensor.shape)).reshape(tensor.shape)
+
+
+def opened(tensor: Encrypted, key: PrivateKey) -> bytes:
+    """All plaintexts, for a partner that has put a mask on them; the inverse is `read_opened`."""
+    assert key.public == tensor.key
+    width, n = key.public.bits // 8, key.public.n
+    plaintexts = key.decrypt(tensor.ciphertexts)
+    return b"".join(int(m % n).to_bytes(width, "big") for m in plaintexts)
+
+
+def read_opened(content: memoryview | bytes, asked: Encrypted) -> Whole:
+    """The numbers that a partner has decrypted for us; its bytes are counted before."""
+    key, slots = asked.key, asked.slots
+    width = key.bits // 8
+    if len(content) != width * len(asked.ciphertexts):
+        due = width * len(asked.ciphertexts)
+        raise InvalidCipher(f"{len(content)} bytes of plaintexts where {due} are due")
+    octets, half = bytes(content), key.n // 2
+    numbers = [whole(octets[start : start + width]) for start in range(0, len(octets), width)]
+    if any(m >= key.n for m in numbers):
+        raise InvalidCipher("a plaintext is not below n")
+    plaintexts = [m - key.n if m > half else m for m in numbers]
+    try:
+        return slots.unpack(plaintexts, math.prod(asked.shape)).reshape(asked.shape)
+    except FailedError as error:
+        raise InvalidCipher(str(error)) from None
 
 
 def size_of(shape: tuple[int, ...], key: PublicKey, slots: Slots) -> int:

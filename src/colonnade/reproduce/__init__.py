@@ -2,7 +2,7 @@
 
 A reproduction's name is that of its file with hyphens; the file has a function `reproduce`.
 
-May import run, privacy, record, data, job, methods.
+May import run, privacy, record, data, job, methods, cipher, transfer.
 """
 
 from __future__ import annotations

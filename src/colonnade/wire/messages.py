@@ -436,13 +436,62 @@ class Declined(Message, frozen=True):
     """One sentence for a person at the other end."""
 
 
+class TransferKey(Message, frozen=True):
+    """The public key under which the sender encrypts, in federated transfer learning."""
+
+    KIND = 40
+    PURPOSE = "training"
+    key: bytes
+    """Paillier's n and h."""
+
+
+class Components(Message, frozen=True):
+    """What the receiver's gradients are made of, under the sender's key."""
+
+    KIND = 41
+    PURPOSE = "training"
+    round: int
+    """The exchange, counted from 0."""
+    tensors: tuple[Buffer, ...]
+    """The ciphertexts of each component."""
+
+
+class Masked(Message, frozen=True):
+    """The sender's gradients under the receiver's key and the sender's mask, to be decrypted."""
+
+    KIND = 42
+    PURPOSE = "training"
+    round: int
+    """The exchange."""
+    update: int
+    """Which update on it, counted from 0."""
+    tensors: tuple[Buffer, ...]
+    """Ciphertexts."""
+
+
+class Opened(Message, frozen=True):
+    """The same, decrypted and still under the mask."""
+
+    KIND = 43
+    PURPOSE = "training"
+    round: int
+    """The exchange."""
+    update: int
+    """Which update on it."""
+    tensors: tuple[Buffer, ...]
+    """Plaintexts, as many as there were ciphertexts."""
+
+
 _CONTROL = (Hello, Welcome, Terms, Barrier, Leave, MaskKey, Finish, Failure)
 _DATA = (Embedding, Gradient, Snapshot, Upload, Status, Labels, Evaluate, EvaluationEmbedding)
 ALIGNMENT = (Introduction, BlindedPoints, EvaluatedPoints, MaskTable, CommonTags)
+TRANSFER = (TransferKey, Components, Masked, Opened)
+"""Of federated transfer learning."""
 QUESTIONS, ANSWERS = (BlindedIds, Query), (EvaluatedIds, Answer, Declined)
 """Of a prediction: what the active party sends, and what it gets."""
 MESSAGES: dict[int, type[Message]] = {
-    message.KIND: message for message in (*_CONTROL, *_DATA, *ALIGNMENT, *QUESTIONS, *ANSWERS)
+    message.KIND: message
+    for message in (*_CONTROL, *_DATA, *ALIGNMENT, *TRANSFER, *QUESTIONS, *ANSWERS)
 }
 CONTROL = frozenset(message.__name__ for message in _CONTROL)
 """The names of the kinds without which no job can begin, pause or end."""
