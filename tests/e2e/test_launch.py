@@ -217,19 +217,18 @@ def test_every_party_is_given_its_own_secrets_and_no_others(tmp_path):
 def test_secret_seeds_are_drawn_and_kept_and_the_default_says_that_it_derives_them(tmp_path, capfd):
     words = ["launch", TWO, "--set", "train.rounds=3", "--out"]
     weights = []
-    for name in ("one", "other"):
-        code, _, err = run(capfd, *words, tmp_path / name, "--secret-seeds")
-        assert code == 0, err
-        assert err.count("what this tells:") == 1
-        assert "parties without a secret seed draw one from the operating system" in err
+    for name, options, said in (
+        ("drawn", ["--secret-seeds"], "parties without a secret seed draw one from the operating"),
+        ("derived", [], "derived from the job's seed, as in a simulation (--secret-seeds"),
+    ):
+        code, _, err = run(capfd, *words, tmp_path / name, *options)
+        assert code == 0 and said in err and err.count("what this tells:") == 1, err
         own = sorted((tmp_path / name / "parties").iterdir())
-        assert all("seed" in json.loads((each / "start.json").read_text()) for each in own)
+        drawn = ["seed" in json.loads((each / "start.json").read_text()) for each in own]
+        assert drawn == [bool(options)] * 2
         weights.append(load_file(own[0] / "last.safetensors"))
-    first, second = weights
-    assert any(not torch.equal(first[key], second[key]) for key in first)
-    code, _, err = run(capfd, *words, tmp_path / "one")
+    assert any(not torch.equal(weight, weights[1][key]) for key, weight in weights[0].items())
+    code, _, err = run(capfd, *words, tmp_path / "drawn")
     assert code == 2 and "began with seeds that were drawn: give --secret-seeds" in err
-    code, _, err = run(capfd, *words, tmp_path / "derived")
-    assert code == 0 and "derived from the job's seed, as in a simulation (--secret-seeds" in err
     code, _, err = run(capfd, *words, tmp_path / "derived", "--secret-seeds")
     assert code == 2 and "derived from the job's: leave --secret-seeds out" in err

@@ -17,7 +17,7 @@ def what_it_tells(job: Job, method: Method) -> str:
 
     >>> from colonnade import methods
     >>> from colonnade.job import load
-    >>> job = load("digits", ["method.protect.labels=flip:2"])
+    >>> job = load("digits", ["method.protect.labels=flip:2", "top.hidden=[]"])
     >>> print(what_it_tells(job, methods.build(job.method)))
     what this tells: the gradients that lab and insurer receive tell them nearly every label, as \
 flip:2 has left it; their embeddings tell clinic most of their columns, if it knows some rows; \
