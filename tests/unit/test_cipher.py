@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import stat
+import sys
 from functools import cache
 
 import numpy as np
@@ -11,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colonnade.cipher import big
 from colonnade.cipher.keyfile import read_key, write_key
 from colonnade.cipher.linear import Linear
 from colonnade.cipher.paillier import InvalidCipher, PrivateKey, generate, public_key
 from colonnade.cipher.powers import Powers
 from colonnade.cipher.slots import Slots, from_fixed, to_fixed
 from colonnade.cipher.tensor import decrypt, encrypt, received, size_of
-from colonnade.errors import DataError, FailedError, JobError
+from colonnade.errors import DataError, FailedError, JobError, RequestError
 from colonnade.protect.secret import Derived
 
 BITS = 2048
@@ -218,3 +221,13 @@ def test_a_file_that_is_no_key_is_refused(tmp_path, before, after):
         read_key(path)
     with pytest.raises(DataError, match="cannot be read: no such file"):
         read_key(tmp_path / "absent")
+
+
+def test_without_gmpy2_whoever_encrypts_is_told_how_to_get_it(monkeypatch):
+    """And whoever does not can import everything all the same."""
+    monkeypatch.setitem(sys.modules, "gmpy2", None)
+    spec = importlib.util.spec_from_file_location("big_without", big.__file__)
+    without = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(without)
+    with pytest.raises(RequestError, match=r"pip install 'colonnade\[he\]'"):
+        without.gmpy2.mpz(1)
