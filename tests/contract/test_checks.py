@@ -38,7 +38,7 @@ def test_every_policy_keeps_the_contract_of_its_axis(axis):
 
 
 def test_every_axis_is_among_them():
-    assert {*POLICIES, "compress"} == set(AXES)
+    assert {*POLICIES, "compress", "protect"} == set(AXES)
 
 
 @pytest.mark.parametrize(
