@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import safetensors.numpy
+from threadpoolctl import threadpool_limits
 
 from colonnade.errors import RequestError, nearest
 from colonnade.privacy.audit import KNOWN
@@ -50,7 +51,9 @@ def audit(run: Run | str | Path, *, party: str | None = None, known: int = KNOWN
             "with --record ROUNDS and --out DIR, or with record=ROUNDS in Python"
         )
     chosen = recordings if party is None else {party: recordings[party]}
-    return audit_recordings(chosen, known)
+    # More threads make so small models slower, and on a busy machine many times so.
+    with threadpool_limits(1):
+        return audit_recordings(chosen, known)
 
 
 def _in_memory(run: Run) -> dict[str, Recording]:
