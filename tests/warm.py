@@ -41,13 +41,17 @@ fds = [fd for fd in there if fd != server.fileno() and os.path.exists(f"/dev/fd/
 def forward(number, frame):
     server.sendall(json.dumps({{"signal": number}}).encode() + b"\\n")
 
+# One that comes before there is anybody to hand it to waits.
+numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+for number in numbers:
+    signal.signal(number, forward)
 server.connect({place!r})
 asked = {{"words": sys.argv[1:], "folder": os.getcwd(), "fds": fds, "for": os.getpid()}}
 asked["environment"] = dict(os.environ)
 text = json.dumps(asked).encode() + b"\\n"
 server.sendall(text[socket.send_fds(server, [text], fds):])
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-    signal.signal(number, forward)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 for fd in fds:
     os.close(fd)
 for line in server.makefile():

@@ -57,10 +57,15 @@ class Client:
     said: bytes = b""
     files: list[int] = field(default_factory=list)
     pid: int = 0
+    note: Path | None = None
 
     def hear(self) -> list[dict[str, Any]] | None:
         """What it has said; None when it is gone."""
-        data, files, _, _ = socket.recv_fds(self.socket, 1 << 16, 64)
+        try:
+            data, files, _, _ = socket.recv_fds(self.socket, 1 << 16, 64)
+        except ConnectionResetError:
+            # Killed before it had read what it was told.
+            return None
         self.files += files
         if not data:
             return None
@@ -131,7 +136,8 @@ class Server:
                     self.leave()
                     return asked, files
                 client.pid = pid
-                self.note(asked.get("for", pid), pid)
+                client.note = self.place / str(asked.get("for", pid))
+                self.note(client.note, pid)
                 client.tell(pid=pid)
                 for file in files:
                     os.close(file)
@@ -139,16 +145,18 @@ class Server:
             self.selector.unregister(client.socket)
             del self.clients[number]
             client.socket.close()
+            if client.note is not None:
+                client.note.unlink(missing_ok=True)
             if client.pid:
                 os.kill(client.pid, signal.SIGKILL)
                 os.waitpid(client.pid, 0)
         return None
 
-    def note(self, stand_in: int, pid: int) -> None:
+    def note(self, place: Path, pid: int) -> None:
         """Let be read which process another one stands for."""
         begun = self.place / ".begun"
         begun.write_text(str(pid))
-        begun.rename(self.place / str(stand_in))
+        begun.rename(place)
 
     def leave(self) -> None:
         """In a new process: nothing of the server is its own."""

@@ -214,6 +214,7 @@ def test_every_party_is_given_its_own_secrets_and_no_others(tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.usefixtures("stood_in")
 def test_secret_seeds_are_drawn_and_kept_and_the_default_says_that_it_derives_them(tmp_path, capfd):
     words = ["launch", TWO, "--set", "train.rounds=3", "--out"]
     weights = []

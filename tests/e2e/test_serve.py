@@ -20,7 +20,7 @@ from colonnade.run.processes import free_port
 from colonnade.serve.listening import CONNECTIONS_MAX
 from tests.e2e.test_align import keys  # noqa: F401 - a fixture
 from tests.e2e.test_predict import RUNS, house, score  # noqa: F401 - a fixture
-from tests.warm import python
+from tests.warm import behind, python
 
 PATIENCE_S = 120
 
@@ -107,8 +107,8 @@ def test_a_service_scores_like_a_batch_and_outlives_its_parties(house):  # noqa:
     assert served.ask(None).status_code == 422
     assert crowd(served).status_code == 200
 
-    telco.kill()
-    telco.wait()
+    os.kill(behind(telco.pid), signal.SIGKILL)
+    telco.wait(PATIENCE_S)
     late = served.ask("c00310", deadline_ms=100)
     assert late.status_code == 504 and late.json()["late"] == ["telco"]
     assert served.client.get("/health").status_code == 503

@@ -36,15 +36,25 @@ def test_it_ends_and_speaks_as_an_interpreter_does(words, tmp_path):
     assert run(warm.python()) == run(sys.executable)
 
 
-def begun(tmp_path, code):
+SLEEPS = """
+import os, time
+try:
+    print(os.getpid(), flush=True)
+    time.sleep(100)
+except KeyboardInterrupt:
+    print("heard")
+"""
+
+
+def begun():
     """A stand-in, and the process it stands for."""
-    words = [warm.python(), "-c", f"import os, time\nprint(os.getpid(), flush=True)\n{code}"]
+    words = [warm.python(), "-c", SLEEPS]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     return process, int(process.stdout.readline())
 
 
-def test_it_is_killed_with_what_stands_for_it(tmp_path):
-    process, pid = begun(tmp_path, "time.sleep(100)")
+def test_it_is_killed_with_what_stands_for_it():
+    process, pid = begun()
     process.kill()
     process.communicate()
     until = time.monotonic() + 60
@@ -53,9 +63,9 @@ def test_it_is_killed_with_what_stands_for_it(tmp_path):
         time.sleep(0.01)
 
 
-def test_signals_are_handed_on(tmp_path):
-    code = "try:\n  time.sleep(100)\nexcept KeyboardInterrupt:\n  print('heard')"
-    process, _ = begun(tmp_path, code)
+def test_signals_are_handed_on():
+    process, pid = begun()
+    assert warm.behind(process.pid) == pid
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60) == ("heard\n", None)
     assert process.returncode == 0
@@ -75,3 +85,15 @@ def test_multiprocessing_starts_its_processes_so():
     with warm.stood_in():
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("{0: 1, 1: 2}\n", "")
+
+
+def test_the_server_outlives_whoever_does_not_listen():
+    for _ in range(20):
+        process = subprocess.Popen([warm.python(), "-c", "pass"])
+        process.kill()
+        process.wait()
+        with warm._connected() as rude:
+            rude.sendall(
+                b'{"words": ["-c", "pass"], "folder": "/", "environment": {}, "fds": []}\n'
+            )
+    assert subprocess.run([warm.python(), "-c", "pass"]).returncode == 0
