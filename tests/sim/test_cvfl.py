@@ -88,11 +88,11 @@ class Algorithm1:
 @pytest.mark.parametrize("label_only", [False, True])
 @pytest.mark.parametrize("q", [1, 4])
 def test_cvfl_is_its_algorithm(q, label_only, compressor):
-    case = small(3, "split", label_only, {"name": "sgd", "lr": 0.1}, rounds=50, labels="shared")
+    case = small(3, "split", label_only, {"name": "sgd", "lr": 0.1}, rounds=25, labels="shared")
     run = train(case, q=q, compressor=compressor)
     expected = Algorithm1(case, q, compressor).train()
     assert apart(run.weights, expected, case.job.active) <= 1e-12
-    assert run.summary()["updates"]["p0"] == {"fresh": 50, "local": 50 * (q - 1)}
+    assert run.summary()["updates"]["p0"] == {"fresh": 25, "local": 25 * (q - 1)}
 
 
 class ByImportance(Algorithm1):
@@ -127,7 +127,7 @@ class ByImportance(Algorithm1):
 
 @pytest.mark.parametrize("q", [1, 4])
 def test_every_party_chooses_columns_by_its_fresh_update(q):
-    case = small(3, optimizer={"name": "sgd", "lr": 0.1}, rounds=150, labels="shared")
+    case = small(3, optimizer={"name": "sgd", "lr": 0.1}, rounds=60, labels="shared")
     run = train(case, q=q, compressor="topk:1:importance")
     expected = ByImportance(case, q, "topk:1:importance").train()
     assert apart(run.weights, expected, case.job.active) <= 1e-12

@@ -59,14 +59,14 @@ def joint_training(case: Small) -> dict[str, nn.Module]:
 @pytest.mark.parametrize("parties", [2, 3, 5])
 @pytest.mark.parametrize("top", ["split", "agg", "dot"])
 def test_fedsgd_is_joint_training(top, parties, label_only, optimizer):
-    case = small(parties, top, label_only, OPTIMIZERS[optimizer], rounds=200)
+    case = small(parties, top, label_only, OPTIMIZERS[optimizer], rounds=60)
     run = simulate(case.job, case.data, case.modules)
-    assert run.rounds == 200
+    assert run.rounds == 60
     assert apart(run.weights, joint_training(case), case.job.active) <= TOLERANCE
 
 
 def test_training_moves_every_weight():
-    case = small(rounds=200)
+    case = small(rounds=60)
     run = simulate(case.job, case.data, case.modules)
     for party, weights in run.weights.items():
         for name, tensor in weights.items():
@@ -145,19 +145,19 @@ class Bcd:
 )
 def test_fedbcd_is_its_algorithm(order, reply, updates, mu):
     method = {"name": "fedbcd", "updates": updates, "order": order, "reply": reply, "mu": mu}
-    case = small(3, optimizer=OPTIMIZERS["momentum"], method=method, rounds=60)
+    case = small(3, optimizer=OPTIMIZERS["momentum"], method=method, rounds=25)
     run = simulate(case.job, case.data, case.modules)
     expected = Bcd(case, updates, order, reply, mu).train()
     assert apart(run.weights, expected, case.job.active) <= TOLERANCE
     counted = run.summary()["updates"]
-    assert all(c == {"fresh": 60, "local": 60 * (updates - 1)} for c in counted.values())
+    assert all(c == {"fresh": 25, "local": 25 * (updates - 1)} for c in counted.values())
 
 
 @pytest.mark.parametrize("top", ["split", "agg", "dot"])
 @pytest.mark.parametrize("label_only", [False, True])
 def test_fedbcd_for_every_top(top, label_only):
     method = {"name": "fedbcd", "updates": 4, "mu": 0.05}
-    case = small(3, top, label_only, OPTIMIZERS["adam"], method, rounds=60)
+    case = small(3, top, label_only, OPTIMIZERS["adam"], method, rounds=25)
     run = simulate(case.job, case.data, case.modules)
     expected = Bcd(case, 4, "parallel", "after", 0.05).train()
     assert apart(run.weights, expected, case.job.active) <= TOLERANCE
