@@ -31,6 +31,7 @@ CHOICES = {
 ENCODINGS = ["plain", "half", "scalar:3:minmax:dither", "lattice:4", "topk:2", "topk:1:importance",
              "topk:0.5:shared", "ef+scalar:2", "diminishing+lattice:2",
              "steps:0=scalar:2,2=half"]  # fmt: skip
+PROTECTIONS = {"gradient": "max_norm", "embedding": "dcor:0.1+gauss:2:0.1"}
 BUDGET, BLOCK = 240, 40
 
 
@@ -41,11 +42,14 @@ def composition(chance: random.Random) -> dict[str, object]:
     if chance.random() < 0.5:
         roles = chance.sample(["embedding", "gradient", "top"], chance.choice((1, 1, 2)))
         table["compress"] = {role: chance.choice(ENCODINGS) for role in roles}
+    if chance.random() < 0.3:
+        parts = chance.sample(list(PROTECTIONS), chance.choice((1, 2)))
+        table["protect"] = {part: PROTECTIONS[part] for part in parts}
     return table
 
 
 def test_every_policy_of_every_axis_is_tried():
-    assert {*CHOICES, "compress"} == set(AXES)
+    assert {*CHOICES, *methods.TABLES} == set(AXES)
     for axis, texts in CHOICES.items():
         assert {text.partition(":")[0] for text in texts} == set(constructors(axis))
 

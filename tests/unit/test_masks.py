@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from colonnade.errors import BreachError, FailedError, JobError
 from colonnade.job import load
 from colonnade.methods import build
-from colonnade.protect import parse
+from colonnade.protect.base import parse
 from colonnade.protect.keys import Occasion, Unsigned
 from colonnade.protect.masks import Keys, Masks
 from colonnade.protect.secret import Derived

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from colonnade import methods
 from colonnade.errors import JobError
-from colonnade.protect import Protect, Secret, parse
 from colonnade.protect.accountant import delta_of, epsilon_of, mu
+from colonnade.protect.base import Protect, parse
 from colonnade.protect.embedding import dcor, gauss
 from colonnade.protect.gradient import marvell, max_norm
 from colonnade.protect.labels import flip
-from colonnade.protect.secret import Derived, row_draws
+from colonnade.protect.secret import Derived, Secret, row_draws
 
 KEY = bytes(range(32))
 

@@ -13,9 +13,9 @@ from typing import Literal
 import torch
 
 from colonnade.compress import Encoding, Key, Occasion, decode, plain
-from colonnade.protect import Protect, Secret
+from colonnade.protect.base import Protect
 from colonnade.protect.masks import Masks
-from colonnade.protect.secret import Stream
+from colonnade.protect.secret import Secret, Stream
 from colonnade.record.traffic import Recorder
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import Packed

@@ -23,7 +23,7 @@ from colonnade.policies.local import once
 from colonnade.policies.parse import parse
 from colonnade.policies.rate import SpeedAdaptive
 from colonnade.policies.step import plain_step
-from colonnade.protect import parse as parse_protections
+from colonnade.protect.base import parse as parse_protections
 
 MethodFunction = Callable[..., Method]
 TABLES = ("compress", "protect")

@@ -18,7 +18,7 @@ from colonnade.policies.version import VersionPolicy, stash
 from colonnade.policies.view import Role
 from colonnade.policies.weight import WeightPolicy, uniform
 from colonnade.policies.window import WindowPolicy, lockstep
-from colonnade.protect import Protect
+from colonnade.protect.base import Protect
 
 
 @dataclass(frozen=True)

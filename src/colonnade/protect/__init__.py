@@ -10,8 +10,3 @@ costs.
 
 May import wire.
 """
-
-from colonnade.protect.base import Protect, parse
-from colonnade.protect.secret import Secret
-
-__all__ = ["Protect", "Secret", "parse"]

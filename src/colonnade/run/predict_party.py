@@ -27,7 +27,7 @@ from colonnade.predict.quota import Quota
 from colonnade.predict.request import Source
 from colonnade.predict.rows import PartyRows, read_rows
 from colonnade.predict.tags import TagIndex
-from colonnade.protect import Protect
+from colonnade.protect.base import Protect
 from colonnade.protect.secret import KEY_BYTES, Randomness, Secret
 
 Models = Mapping[str, SavedParty]

@@ -28,7 +28,7 @@ from colonnade.errors import PartyError, WireError
 from colonnade.learn.outbound import Outbound
 from colonnade.learn.template import Template
 from colonnade.policies.view import Exchange
-from colonnade.protect import Secret
+from colonnade.protect.secret import Secret
 from colonnade.record.sealed import FORMAT, Header, pack, unpack
 from colonnade.testing.expect import expect
 from colonnade.wire.codec import Codec
