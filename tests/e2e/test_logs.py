@@ -17,6 +17,7 @@ from tests.alliance import ACTIVE, PARTIES, Alliance, new_keys
 
 WORD = r"[\w.-]+"
 NEWS = (
+    r"what this tells: .+; what changes it: .+",
     rf"{WORD} starts",
     r"listens at 127\.0\.0\.1:\d+",
     rf"connected with {WORD}",
@@ -35,6 +36,7 @@ SLOW = (
 )
 """Only where the machine is busy; such lines may come again, with other figures."""
 RETURN = (
+    rf"{WORD} wants to stop: Ctrl-C",
     rf"{WORD} left: stopped as planned after round \d+: Ctrl-C",
     rf"meets the others again: {WORD} (started again|calls all together)",
     r"goes on from the end of round \d+",
@@ -107,7 +109,9 @@ def test_the_output_of_a_good_launch_has_no_line_that_sounds_like_a_fault(tmp_pa
         assert not odd([text for name, _, text in parted if name == party]), lines
         kept = (tmp_path / "run" / "parties" / party / "log.txt").read_text().splitlines()
         assert not odd([re.sub(STAMP, "", line, count=1) for line in kept], *FIGURES), kept
-    assert {name for name, *_ in parted} == {"hospital", "lab"}, lines
+    first = ["what this tells: ", "the parties' secret seeds are derived from the job's seed, "]
+    assert [line[: len(start)] for line, start in zip(lines, first, strict=False)] == first
+    assert {name for name, *_ in parted[2:]} == {"hospital", "lab"}, lines
 
 
 def test_the_log_says_why_a_party_gave_up(tmp_path, keys):

@@ -30,5 +30,6 @@ def test_what_crosses_tells_and_costs_is_as_the_guide_says(reader, monkeypatch, 
     reader.read(sections="1234")
     monkeypatch.chdir(reader.place(""))
     words = ["join", "credit", "--me", "partner", "--connect", "bank.example:7443"]
-    assert main([*words, "--party", "partner.toml"]) == 2
-    assert "policy.width_max is 2 and the embedding is 16 wide" in capsys.readouterr().err
+    assert main([*words, "--party", "partner.toml", "--dry-run"]) == 2
+    said = capsys.readouterr()
+    assert "policy.width_max is 2 and the embedding is 16 wide" in said.out + said.err

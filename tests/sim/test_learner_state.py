@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from colonnade.errors import BreachError
 from colonnade.learn.build import build_active, build_passive
 from colonnade.learn.optim import OPTIMIZERS, SCHEDULES
 from colonnade.learn.state import restore_view, view_state
@@ -184,7 +185,11 @@ def check(case: Small, *parts: str, before: int = 5, after: int = 5) -> None:
     again = Drive(other(case)).restore(stores)
     assert same(again.everything(), saved)
     for part in parts:
-        partly = Drive(other(case)).restore(stores, part).rounds(before, before + after)
+        partly = Drive(other(case)).restore(stores, part)
+        try:
+            partly.rounds(before, before + after)
+        except BreachError:
+            continue  # Without it, something else is sent than was agreed on.
         assert not same(partly.weights(), whole.weights()), f"{part} makes no difference"
 
 
