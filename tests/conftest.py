@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +22,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Two threads for each of two test processes on two cores are many times slower than one.
 torch.set_num_threads(1)
+
+# Tests over the network have several parties, each with a compute thread, in one process. Torch
+# holds the lock of its generator and Python's at once when it hands out its state: should it let go
+# of the latter meanwhile, as for a garbage collection, another thread that asks for the state waits
+# for ever.
+_get_rng_state, _one_at_a_time = torch.random.get_rng_state, threading.Lock()
+
+
+def _guarded_rng_state() -> torch.Tensor:
+    with _one_at_a_time:
+        return _get_rng_state()
+
+
+torch.random.get_rng_state = torch.get_rng_state = _guarded_rng_state
 
 settings.register_profile("colonnade", deadline=None, print_blob=True)
 settings.load_profile("colonnade")

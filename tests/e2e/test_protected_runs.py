@@ -3,6 +3,7 @@
 import json
 import stat
 
+import pytest
 from safetensors.torch import load_file
 
 from colonnade.cli import main
@@ -15,6 +16,7 @@ WORDS = [
 ]
 
 
+@pytest.mark.usefixtures("stood_in")
 def test_launched_parties_draw_labels_and_noise_and_account_for_them(tmp_path):
     for name in ("one", "other"):
         assert main([*WORDS, "--out", str(tmp_path / name)]) == 0

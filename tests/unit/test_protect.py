@@ -205,11 +205,11 @@ def test_the_accountant_s_curve_goes_from_one_end_to_the_other(distance, epsilon
 
 def test_the_accountant_is_that_of_dp_accounting():
     accounting = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    for noise, releases in ((gauss(1, 4), 1), (gauss(1, 8), 20), (gauss(0.5, 3), 100)):
+    for noise, releases in ((gauss(1, 4), 1), (gauss(1, 16), 20)):
         loss = accounting.from_gaussian_mechanism(
             noise.sigma,
             sensitivity=2 * noise.clip * math.sqrt(releases),
-            value_discretization_interval=1e-5,
+            value_discretization_interval=5e-5,
         )
         theirs = loss.get_epsilon_for_delta(1e-5)
         assert abs(epsilon_of(mu(noise, releases)) - theirs) < 1e-4
