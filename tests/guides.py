@@ -13,6 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
+from colonnade.data.named import load
+from colonnade.errors import DataError
 from colonnade.run.processes import free_port
 from tests.warm import python
 
@@ -179,6 +183,14 @@ def plainly(varies: re.Pattern[str], figure: re.Pattern[str]) -> Callable[[str],
         return figure.sub("#", line) if varies.search(line) else line
 
     return plain
+
+
+def needs(data: str) -> None:
+    """Skip a test of a guide whose data set is not on this computer."""
+    try:
+        load(data)
+    except DataError as error:
+        pytest.skip(str(error))
 
 
 @contextmanager

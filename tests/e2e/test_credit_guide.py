@@ -8,9 +8,7 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
-from colonnade.data.named import load
-from colonnade.errors import DataError
-from tests.guides import GUIDES, blocks, following, plainly
+from tests.guides import GUIDES, blocks, following, needs, plainly
 
 GUIDE = "credit.md"
 ADDRESSES = (r"(bank\.example)?:7443", r"127\.0\.0\.1:8080")
@@ -28,10 +26,7 @@ FIGURE = re.compile(
 
 @pytest.fixture
 def reader(tmp_path):
-    try:
-        load("credit")
-    except DataError as error:
-        pytest.skip(str(error))
+    needs("credit")
     if shutil.which("curl") is None:
         pytest.skip("there is no curl")
     pytest.importorskip("uvicorn", reason="the extra serve is not installed")

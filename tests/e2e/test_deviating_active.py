@@ -17,13 +17,13 @@ import pytest
 from colonnade.compress import decode, parse, plain
 from colonnade.errors import BreachError, PartyError
 from colonnade.job.policy import Policy
-from colonnade.party.world import Regrouped
 from colonnade.run.releases import Counter, allowance
 from colonnade.run.setup import prepare
 from colonnade.run.surroundings import PartyWorld
 from colonnade.wire.messages import Evaluate, Gradient
 from tests import loop
 from tests.e2e.test_excess import overheard
+from tests.e2e.test_releases import greedy
 from tests.scene import scene
 from tests.small import small
 
@@ -145,35 +145,12 @@ def test_what_was_not_agreed_on_makes_no_further_row_leave_and_names_the_party(n
     assert victim.world.left and not beyond, beyond
 
 
-def rolling_back(training, rounds):
-    """Has everybody begin again whenever it has the embeddings of one of these rounds, without
-    end."""
-    build, training.restarts = training.build, 10**6
-
-    def built(world, welcome):
-        program = build(world, welcome)
-        reply = program._reply
-
-        async def once_more(exchange):
-            if exchange.round == rounds[0]:
-                rounds.append(rounds.pop(0))
-                world.roster._begin_again("once more")
-                raise Regrouped("once more")
-            await reply(exchange)
-
-        program._reply = once_more
-        return program
-
-    training.build = built
-    return training
-
-
 def test_endless_rollbacks_get_no_more_than_releases_max_over_all_generations():
     """From one checkpoint to the next and back again, so that no count of returns stops it."""
     case = small(3, **TRAIN)
     policy = Policy(releases_max=17, evaluations_max=5)
     rounds = [3, 5, 4, 7, 6, 5]
-    victim, error = attacked(case, lambda training: rolling_back(training, rounds), policy)
+    victim, error = attacked(case, lambda training: greedy(training, *rounds), policy)
     assert isinstance(error, PartyError)
     assert "policy.releases_max is 17, and so many batches of embeddings have left" in str(error)
     assert "find out why p1 has the parties begin again and again" in str(error)
@@ -187,7 +164,7 @@ def test_endless_rollbacks_get_no_more_than_releases_max_over_all_generations():
 def test_evaluations_that_are_asked_once_more_stop_at_evaluations_max():
     case = small(3, **TRAIN | {"evaluate_every": "1 round"})
     policy = Policy(evaluations_max=14)
-    victim, error = attacked(case, lambda training: rolling_back(training, [3]), policy)
+    victim, error = attacked(case, lambda training: greedy(training, 3), policy)
     assert "policy.evaluations_max is 14, and so many messages of evaluation" in str(error)
     assert "raise policy.evaluations_max in the party file" in str(error) and "p1" in str(error)
     kinds = Count(kind for kind, *_ in victim.world.left.elements())

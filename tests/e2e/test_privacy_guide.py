@@ -5,9 +5,7 @@ import re
 import pytest
 
 from colonnade.cli import main
-from colonnade.data.named import load
-from colonnade.errors import DataError
-from tests.guides import following, plainly
+from tests.guides import following, needs, plainly
 
 GUIDE = "privacy-review.md"
 VARIES = re.compile(r"%|R²|auc|on the test rows|batch_min|can tell")
@@ -17,10 +15,7 @@ FIGURE = re.compile(r"-?[\d.,]*\d")
 
 @pytest.fixture
 def reader(tmp_path):
-    try:
-        load("credit")
-    except DataError as error:
-        pytest.skip(str(error))
+    needs("credit")
     with following(GUIDE, tmp_path, (), plainly(VARIES, FIGURE)) as found:
         yield found
 

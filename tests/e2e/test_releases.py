@@ -25,16 +25,18 @@ from tests.alliance import ACTIVE, Alliance, new_keys, until
 from tests.scene import case, scene
 
 
-def greedy(training, at):
-    """An active party that has everybody begin again when it has the embeddings of a round."""
-    build, training.restarts = training.build, 10**6
+def greedy(training, *rounds):
+    """An active party that has everybody begin again when it has the embeddings of a round: the
+    first of these, then the next, and so on from the start."""
+    build, training.restarts, due = training.build, 10**6, list(rounds)
 
     def built(world, welcome):
         program = build(world, welcome)
         reply = program._reply
 
         async def once_more(exchange):
-            if exchange.round == at:
+            if exchange.round == due[0]:
+                due.append(due.pop(0))
                 world.roster._begin_again("once more")
                 raise Regrouped("once more")
             await reply(exchange)
@@ -53,7 +55,7 @@ def test_an_active_party_that_begins_again_and_again_gets_no_more_than_releases_
 
     async def whole():
         async with scene(c) as s:
-            active = await s.start("p1", greedy(s.training("p1"), at=4))
+            active = await s.start("p1", greedy(s.training("p1"), 4))
             victim = await s.start("p2")
             victim.world.releases = Counter(allowed)
             other = await s.start("p0")

@@ -2,17 +2,22 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 
 import colonnade as cn
-from colonnade.errors import JobError
+from colonnade import methods
+from colonnade.errors import JobError, RequestError
 from colonnade.job import load
+from colonnade.job.policy import Policy
 from colonnade.protect.labels import flip
 from colonnade.protect.secret import Derived
-from colonnade.run.protecting import protected
+from colonnade.run.predict_party import PredictParty, read_models
+from colonnade.run.protecting import check_batches, protected
 from colonnade.run.setup import participant, prepare
+from tests.predicting import tables
 
 JOB = "breast-cancer"
 SHORT = ["train.epochs=1"]
@@ -118,6 +123,21 @@ def test_a_table_with_ids_is_drawn_by_its_ids(tmp_path):
     assert len(common) > 80 and all(whole[name] == some[name] for name in common)
 
 
+def test_a_batch_of_which_all_pairs_would_not_fit_is_refused():
+    table = {"name": "fedsgd", "protect": {"embedding": "dcor:0.1"}}
+    with pytest.raises(JobError, match=r"dcor compares all pairs of the 100,000 rows"):
+        check_batches(methods.build(table), cn.Train(batch_size=100_000))
+    # A job may come from anybody: it is asked before anything is trained.
+    data = cn.vertical({"hospital": np.zeros((6000, 2)), "lab": np.ones((6000, 2))}, [0, 1] * 3000)
+    job = cn.Job(
+        parties={"hospital": cn.Party(role="active"), "lab": cn.Party()},
+        method=table,
+        train=cn.Train(batch_size=4200),
+    )
+    with pytest.raises(JobError, match=r"dcor compares all pairs of the 4,200 rows"):
+        prepare(job, data)
+
+
 def test_labels_that_are_quantities_and_choices_by_test_rows_are_refused():
     with pytest.raises(JobError, match="needs validation rows"):
         trained("method.protect.labels=flip:2", "train.validation=0")
@@ -127,3 +147,19 @@ def test_labels_that_are_quantities_and_choices_by_test_rows_are_refused():
         protected(quantities, flip(2), Derived(0)(32), data.agreement().schedule)
     with pytest.raises(JobError, match="hides one of two classes"):
         cn.simulate(load("digits", ["method.protect.gradient=marvell:0.2"]))
+
+
+def test_a_model_with_noise_is_scored_under_the_job_that_it_was_trained_with(tmp_path):
+    """A job that came since cannot have the embeddings without their noise."""
+    job = tables(tmp_path)
+    noisy = msgspec.structs.replace(
+        job, method={"name": "fedsgd", "protect": {"embedding": "gauss:1:0.5"}}
+    )
+    cn.simulate(noisy).save(tmp_path / "run")
+    models = read_models([tmp_path / "run"], "telco")
+    with pytest.raises(RequestError, match=r"was trained with method\.protect\.embedding = 'gauss"):
+        PredictParty(job, "telco", models, tmp_path / "telco").program()
+    PredictParty(noisy, "telco", models, tmp_path / "telco").program()
+    counted = PredictParty(noisy, "telco", models, tmp_path / "telco", Policy(epsilon_max=9.0))
+    with pytest.raises(RequestError, match="rows that are scored leave once more"):
+        counted.program()

@@ -34,8 +34,7 @@ Known = Annotated[
 def privacy(
     run: RunPath, party: OneParty = None, known: Known = 1000, as_json: Json = False
 ) -> None:
-    """Measure what others can tell of each party's data from what it sent, in a run that was
-    recorded.
+    """Measure what others can tell of a party's data from what it sent in a recorded run.
 
     Each party is audited by its own recording and its own data (join, launch and simulate keep
     one with --record). The folder gets privacy.json.

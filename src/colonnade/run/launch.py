@@ -100,10 +100,7 @@ with colonnade keys issue nowhere --party clinic
         check_count("record", record)
         if out is None:
             raise RequestError("record keeps what crosses in the run folder: give out too")
-    for name in job.parties:
-        file = (files or {}).get(name)
-        own = job if file is None else own_job(job, name, file)
-        check_names(own, [name], thorough=False)
+    _check_parties(job, files or {})
     if emulate is not None:
         Emulation.parse(emulate)
     with TemporaryDirectory(prefix="colonnade-") as name:
@@ -120,16 +117,25 @@ with colonnade keys issue nowhere --party clinic
             more = [] if start is None else ["--from", str(start)]
             more += [] if record is None else ["--record", str(record)]
             launched.run(files or {}, threads, more)
-        try:
-            run = combine(folder, job)
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise FailedError(
-                f"the run in {folder} is damaged and cannot be read: {error}"
-            ) from None
+        run = _read_back(folder, job)
         if out is not None:
             run.save_figures(folder)
         _check_ledgers(folder, job)
     return run
+
+
+def _check_parties(job: Job, files: Mapping[str, PartyFile]) -> None:
+    """Refuse what a party could not be started with."""
+    for name in job.parties:
+        own = own_job(job, name, files[name]) if name in files else job
+        check_names(own, [name], thorough=False)
+
+
+def _read_back(folder: Path, job: Job) -> Run:
+    try:
+        return combine(folder, job)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise FailedError(f"the run in {folder} is damaged and cannot be read: {error}") from None
 
 
 def claim(folder: Path, job: Job) -> None:

@@ -27,7 +27,7 @@ from colonnade.predict.quota import Quota
 from colonnade.predict.request import Source
 from colonnade.predict.rows import PartyRows, read_rows
 from colonnade.predict.tags import TagIndex
-from colonnade.protect.base import Protect
+from colonnade.protect.base import Protect, parse
 from colonnade.protect.secret import KEY_BYTES, Randomness, Secret
 
 Models = Mapping[str, SavedParty]
@@ -129,8 +129,14 @@ class PredictParty:
     def program(self, source: Source | None = None, window: int | None = None) -> Predict:
         """Its part in the prediction; the active party has a source of requests."""
         protect = methods.build(self.job.method).protect
+        if not self.leads and self.policy.epsilon_max is not None:
+            raise RequestError(
+                "policy.epsilon_max limits what a row may cost, and rows that are scored leave "
+                f"once more without being counted: leave it out of the file with which {self.me} "
+                "scores, and limit predict_rows_max instead"
+            )
         for version, saved in self.models.items():
-            _refuse_masked(version, saved.card.method, protect)
+            _check_protected(version, saved.card.method, protect)
         more: dict[str, Any] = {} if window is None else {"window": window}
         return Predict(
             self.job,
@@ -146,15 +152,22 @@ class PredictParty:
         )
 
 
-def _refuse_masked(version: str, method: Mapping[str, Any], protect: Protect) -> None:
-    """Whoever was promised that nobody sees its embeddings but in a sum is not asked for them; what
-    the model says of itself counts too, because the job comes from others."""
+def _check_protected(version: str, method: Mapping[str, Any], protect: Protect) -> None:
+    """Hold the job to what the model was trained under, of which the party's own folder tells: a
+    job that came since may promise less."""
     table = method.get("protect")
-    if protect.sum is not None or (isinstance(table, Mapping) and "sum" in table):
+    trained = parse(table) if isinstance(table, Mapping) else Protect()
+    if protect.sum is not None or trained.sum is not None:
         raise RequestError(
             f"the model {version} was trained on sums under masks (method.protect.sum), and a "
-            "prediction would show the active party single embeddings: train one without masks to "
-            "score rows with others"
+            "prediction would show the active party single embeddings: train without masks to "
+            "score rows over the network"
+        )
+    if trained.embedding and trained.embedding != protect.embedding:
+        text = trained.texts["embedding"]
+        raise RequestError(
+            f"the model {version} was trained with method.protect.embedding = '{text}', and the "
+            "job says otherwise: score with the job that it was trained with"
         )
 
 

@@ -9,11 +9,14 @@ from colonnade.data.labels import Task
 from colonnade.data.party import PartyData
 from colonnade.data.splits import Split
 from colonnade.errors import JobError
+from colonnade.job.train import Train
 from colonnade.learn.schedule import Schedule
 from colonnade.methods.method import Method
 from colonnade.protect.base import LabelProtection
+from colonnade.protect.embedding import DistanceCorrelation
 from colonnade.protect.secret import row_draws
 
+PAIRED_ROWS_MAX = 4096
 SHAPING: tuple[Split, ...] = ("train", "validation")
 """The rows whose labels shape the model or the run."""
 
@@ -46,6 +49,20 @@ def protected(
         draws = row_draws(key, protection.text, labels.row_names(split), names)
         drawn[split] = protection.column(own, classes, draws)
     return replace(data, labels=replace(labels, truth=labels.train, **drawn))
+
+
+def check_batches(method: Method, train: Train) -> None:
+    """Refuse batches for whose protection a matrix of all pairs of rows would have to be held.
+
+    >>> from colonnade import methods
+    >>> check_batches(methods.build({"name": "fedsgd"}), Train(batch_size=10**6))
+    """
+    pairs = any(isinstance(each, DistanceCorrelation) for each in method.protect.embedding)
+    if pairs and train.batch_size > PAIRED_ROWS_MAX:
+        raise JobError(
+            f"dcor compares all pairs of the {train.batch_size:,} rows of a batch, and is for up "
+            f"to {PAIRED_ROWS_MAX:,}: lower train.batch_size, or leave out dcor"
+        )
 
 
 def check_gradients(method: Method, task: Task) -> None:

@@ -31,7 +31,7 @@ from colonnade.record.sizes import Sizes
 from colonnade.run.accounting import planned_epsilon
 from colonnade.run.measuring import metrics_of
 from colonnade.run.naming import check_names
-from colonnade.run.protecting import check_gradients, protected
+from colonnade.run.protecting import check_batches, check_gradients, protected
 from colonnade.run.releases import allowance
 
 Parties = Mapping[str, Participant]
@@ -137,6 +137,7 @@ def _ready(
     label_key: Callable[[], bytes] | None = None,
     **more: Any,
 ) -> Participant:
+    check_batches(method, job.train)
     bottom = build_bottom(job, me, data, module)
     made = Participant(job, me, method, data, *bottom, module=module, **more)
     if method.protect.labels is not None and data.labels is not None:

@@ -456,30 +456,28 @@ class Components(Message, frozen=True):
     """The ciphertexts of each component."""
 
 
-class Masked(Message, frozen=True):
-    """The sender's gradients under the receiver's key and the sender's mask, to be decrypted."""
+class OfUpdate(Message, frozen=True):
+    """What crosses for one update on an exchange, in federated transfer learning."""
 
-    KIND = 42
     PURPOSE = "training"
     round: int
     """The exchange."""
     update: int
     """Which update on it, counted from 0."""
     tensors: tuple[Buffer, ...]
-    """Ciphertexts."""
+    """Ciphertexts, or the numbers that they hide."""
 
 
-class Opened(Message, frozen=True):
-    """The same, decrypted and still under the mask."""
+class Masked(OfUpdate, frozen=True):
+    """The sender's gradients under the receiver's key and the sender's mask, to be decrypted."""
+
+    KIND = 42
+
+
+class Opened(OfUpdate, frozen=True):
+    """The same, decrypted and still under the mask: as many numbers as there were ciphertexts."""
 
     KIND = 43
-    PURPOSE = "training"
-    round: int
-    """The exchange."""
-    update: int
-    """Which update on it."""
-    tensors: tuple[Buffer, ...]
-    """Plaintexts, as many as there were ciphertexts."""
 
 
 _CONTROL = (Hello, Welcome, Terms, Barrier, Leave, MaskKey, Finish, Failure)
