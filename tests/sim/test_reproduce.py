@@ -23,6 +23,11 @@ from colonnade.run.baselines import BOOSTING, Score
 from tests.small import small
 
 
+def heard(said: list[str]):
+    """Keeps what a study says, without its counts."""
+    return lambda text, *counts: said.append(text)
+
+
 def shown(table) -> str:
     console = Console(width=140, record=True, file=None, quiet=False)
     with console.capture() as capture:
@@ -70,7 +75,7 @@ def test_lift_in_its_quick_form_and_only_once(tmp_path, monkeypatch):
     """A second call finds all figures, in whichever order they are kept, and shows the same."""
     monkeypatch.setitem(BOOSTING, "max_iter", 20)
     said: list[str] = []
-    made = reproduce.known()["lift"](tmp_path, None, True, said.append)
+    made = reproduce.known()["lift"](tmp_path, None, True, heard(said))
     assert said[0] == "8 of 8 trainings to do" and len(said) == 9
     assert [row[:2] for row in made.rows] == [["breast-cancer", "60%"], ["breast-cancer", "100%"]]
     assert all(len(row) == len(made.columns) for row in made.rows)
@@ -81,7 +86,7 @@ def test_lift_in_its_quick_form_and_only_once(tmp_path, monkeypatch):
     assert made.title in shown(made.table())
     next(tmp_path.glob("*.json")).unlink()
     said.clear()
-    again = reproduce.known()["lift"](tmp_path, None, True, said.append)
+    again = reproduce.known()["lift"](tmp_path, None, True, heard(said))
     assert said[0] == "1 of 8 trainings to do" and again.to_dict() == made.to_dict()
 
 
@@ -154,13 +159,13 @@ def test_defences_in_their_quick_form(tmp_path, monkeypatch):
     """Two of them: what each leaves to tell beside what it costs, and kept for a second call."""
     some = {name: protections.DEFENCES[name] for name in ("none", "flip:2, narrow")}
     monkeypatch.setattr(protections, "DEFENCES", some)
-    made = protections.reproduce(tmp_path, None, True, lambda text: None)
+    made = protections.reproduce(tmp_path, None, True, heard([]))
     plain, narrow = made.to_dict()["cells"]
     assert plain["labels_pooled"] > 0.95 and plain["labels_prior"] < 0.7
     assert narrow["labels_pooled"] < 0.93 and narrow["columns_pooled"] < plain["columns_pooled"]
     assert [row[1] for row in made.rows] == list(some)
     said: list[str] = []
-    again = protections.reproduce(tmp_path, None, True, said.append)
+    again = protections.reproduce(tmp_path, None, True, heard(said))
     assert again.rows == made.rows and said == ["0 of 2 trainings to do"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -81,17 +81,61 @@ def follow_runs(console: Console, total: int, quiet: bool) -> Iterator[OnDone]:
             yield lambda trial: progress.update(task, advance=1, figures=_ending(trial))
 
 
+@contextmanager
+def follow_steps(
+    console: Console, unit: str, quiet: bool
+) -> Iterator[Callable[[int, int, str], None]]:
+    """Told before each step of a work how many are done, of how many, and what the step is."""
+    if quiet:
+        yield lambda done, total, what: None
+    elif not console.is_terminal:
+        yield lambda done, total, what: console.print(f"{unit} {done + 1} of {total}: {what}")
+    else:
+        with _bar(console, f"{unit}s") as progress:
+            task = progress.add_task("", total=None, figures="")
+            yield lambda done, total, what: progress.update(
+                task, completed=done, total=total, figures=what
+            )
+
+
+@contextmanager
+def follow_study(console: Console, quiet: bool) -> Iterator[Callable[..., None]]:
+    """What a study says, and where that comes with a count, a bar beside it on a terminal."""
+    if quiet:
+        yield lambda text, done=0, total=0: None
+    elif not console.is_terminal:
+        yield lambda text, done=0, total=0: console.print(text)
+    else:
+        with _bar(console, "trainings") as progress:
+            task = progress.add_task("", visible=False, figures="")
+
+            def say(text: str, done: int = 0, total: int = 0) -> None:
+                if total:
+                    progress.update(task, completed=done, total=total, figures=text, visible=True)
+                else:
+                    console.print(text)
+
+            yield say
+
+
 def _ending(trial: Trial) -> str:
     name = trial.label if ", seed " in trial.label else f"{trial.label}, seed {trial.job.seed}"
     if trial.bad or trial.summary is None:
         return f"{name}: {trial.status}"
     metric, time_s = trial.summary["metric"], trial.summary["time_to_target_s"]
     final = "" if metric["final"] is None else f", {metric['name']} {metric['final']:.3f}"
+    told = _told(trial.summary.get("privacy"))
     if trial.summary["target"] is None:
-        return f"{name}{final}"
-    return f"{name}{final}, " + (
-        "missed" if time_s is None else f"{_took(time_s, trial.summary)} to target"
-    )
+        return f"{name}{final}{told}"
+    reached = "missed" if time_s is None else f"{_took(time_s, trial.summary)} to target"
+    return f"{name}{final}, {reached}{told}"
+
+
+def _told(privacy: Mapping[str, float | None] | None) -> str:
+    """What an audit of a run has found, where there was one."""
+    found = {} if privacy is None else privacy
+    figures = [(word, found.get(word)) for word in ("labels", "columns")]
+    return "".join(f", {word} told {value:.2f}" for word, value in figures if value is not None)
 
 
 def _took(time_s: float, summary: Mapping[str, Any]) -> str:

@@ -47,8 +47,10 @@ def reproduce(
         raise RequestError(f"there is nothing to reproduce named '{name}': {nearest(name, known)}")
     chosen = None if seeds is None else read_seeds(seeds)
     check_out(out)
-    console = screen.stderr()
-    result = known[name](out, chosen, fast, (lambda text: None) if quiet else console.print)
+    from colonnade.cli.progress import follow_study
+
+    with follow_study(screen.stderr(), quiet) as say:
+        result = known[name](out, chosen, fast, say)
     screen.show_json(result.to_dict()) if as_json else screen.show(result.table())
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -26,7 +26,14 @@ from colonnade.run.pool import Task, Trial, train_all
 if TYPE_CHECKING:
     from rich.table import Table
 
-Say = Callable[[str], None]
+
+class Say(Protocol):
+    """Told how far it is: a text, and where they are known, how many trainings are done, of how
+    many."""
+
+    def __call__(self, text: str, done: int = 0, total: int = 0) -> None: ...
+
+
 ReproduceFunction = Callable[[Path | None, list[int] | None, bool, Say], "Reproduction"]
 
 

@@ -34,15 +34,15 @@ def measure_all(
     cells: Sequence[C],
     measure: Callable[[C], Figures],
     out: Path | None,
-    say: Callable[[str], None],
+    say: Callable[[str, int, int], None],
     workers: int | None,
 ) -> dict[C, Figures]:
     """The figures of all cells, in their order: those that were kept in `out`, and the others
-    anew, side by side."""
+    anew, side by side. `say` is told a text, and how many are done, of how many."""
     found = {} if out is None else {cell: _read(out / cell.file) for cell in cells}
     figures = {cell: kept for cell, kept in found.items() if kept is not None}
     missing = [cell for cell in cells if cell not in figures]
-    say(f"{len(missing)} of {len(cells)} trainings to do")
+    say(f"{len(missing)} of {len(cells)} trainings to do", len(figures), len(cells))
     with closing(side_by_side(measure, missing, workers)) as answers:
         for place, answer in answers:
             cell = missing[place]
@@ -51,7 +51,7 @@ def measure_all(
                 out.mkdir(parents=True, exist_ok=True)
                 about = msgspec.to_builtins(cell) | {"figures": answer}
                 write_whole(out / cell.file, json.dumps(about, indent=1))
-            say(f"{cell.title}: done")
+            say(f"{cell.title}: done", len(figures), len(cells))
     return {cell: figures[cell] for cell in cells}
 
 
