@@ -91,6 +91,105 @@ def test_what_is_recorded_is_what_the_receiver_reads():
         assert np.array_equal(mine.values, theirs.values) and len(mine.values)
 
 
+def evaluated(**more):
+    method = {"name": "fedsgd"} | more
+    options = {"validation": 0.25, "evaluate_every": "4 rounds", "full_loss": True}
+    return small(3, "agg" if more else "split", method=method, rounds=ROUNDS, seed=1, **options)
+
+
+def test_evaluations_are_kept_with_the_columns_of_their_rows():
+    case = evaluated()
+    kept = cn.simulate(case.job, case.data, case.modules, record=ROUNDS + 1)
+    plain = cn.simulate(case.job, case.data, case.modules)
+    assert digest(kept.weights) == digest(plain.weights)
+    active, own = case.job.active, _recordings(kept)
+    assert own[active].rounds == ROUNDS
+    for name in case.job.passives:
+        parts, there = own[name].by_split(), own[active].by_split()
+        assert list(parts) == ["train", "validation", "test"]
+        for split, part in parts.items():
+            columns = case.data.features[name].part(split)
+            sent = part.streams["sent", active, "evaluation"]
+            assert sent.releases == (1 if split == "test" else ROUNDS // 4)
+            assert sent.ids.tolist() == list(range(len(columns)))
+            assert np.array_equal(part.columns.of(sent.ids), columns.astype(np.float32))
+            came = there[split].streams["received", name, "evaluation"]
+            assert np.array_equal(came.values, sent.values)
+    found = audit(kept, known=5).findings
+    assert {each.split for each in found if each.of == "columns"} == set(parts)
+    # Training, and evaluation on the training rows, are releases of the same rows.
+    trained = own[name].streams["sent", active, "embedding"].counts
+    (releases,) = {e.releases for e in found if (e.party, e.split) == (name, "train")}
+    assert releases == trained.max() + ROUNDS // 4
+
+
+def test_evaluations_of_later_rounds_are_not_kept():
+    case = evaluated()
+    own = _recordings(cn.simulate(case.job, case.data, case.modules, record=5))
+    for each in own.values():
+        assert list(each.evaluated) == ["validation"]
+        assert {int(of.round.max()) for of in each.evaluated["validation"].streams.values()} == {3}
+
+
+def test_uploads_are_attacked_with_what_follows():
+    case = small(3, method={"name": "vafl", "start": "upload"}, rounds=ROUNDS, seed=1)
+    run = cn.simulate(case.job, case.data, case.modules, record=1)
+    own, active = _recordings(run), case.job.active
+    for name in case.job.passives:
+        upload = own[name].streams["sent", active, "upload"]
+        assert len(upload.ids) == len(_columns(case, name))
+        (found,) = {each.rows for each in audit(run, party=name, known=10**6).findings}
+        assert found == -(-len(upload.ids) // 2)
+
+
+SUM = {"sum": "pairwise:32:20"}
+
+
+def test_under_masks_the_sum_is_kept_and_each_partys_own_part_and_no_words():
+    case = evaluated(protect=SUM)
+    kept = cn.simulate(case.job, case.data, case.modules, record=ROUNDS + 1)
+    plain = cn.simulate(case.job, case.data, case.modules)
+    assert digest(kept.weights) == digest(plain.weights)
+    active, passives, own = case.job.active, case.job.passives, _recordings(kept)
+    for split, part in own[active].by_split().items():
+        added = part.streams["received", "*", "sum"]
+        parts = [own[name].by_split()[split] for name in passives]
+        assert {kind for of in parts for _, _, kind in of.streams} <= {"summand", "gradient"}
+        summands = [of.streams["sent", active, "summand"] for of in parts]
+        assert all(np.array_equal(added.rows, of.rows) for of in summands)
+        total = sum(of.values.astype(np.float64) for of in summands)
+        assert np.abs(added.values - total).max() < 2**-20 * len(passives)
+        assert np.abs(added.values - summands[0].values).max() > 0.01
+
+
+def test_sums_are_attacked_where_all_parties_are_in_one_place(tmp_path, capfd):
+    case = evaluated(protect=SUM)
+    run = cn.simulate(case.job, case.data, case.modules, record=ROUNDS + 1)
+    folder, active, (first, *_) = run.save(tmp_path), case.job.active, case.job.passives
+    columns = [each for each in audit(run, known=10).findings if each.of == "columns"]
+    assert {(each.source, each.to) for each in columns} == {("sum", active)}
+    assert {(each.party, each.split) for each in columns} == {
+        (name, split) for name in case.job.passives for split in ("train", "validation", "test")
+    }
+    assert main(["privacy", str(folder), "--known", "10"]) == 0
+    shown = capfd.readouterr().out
+    assert "from the sum" in shown and "of sums" in shown
+    assert main(["privacy", str(folder / "parties" / first), "--known", "10"]) == 0
+    shown = capfd.readouterr().out
+    assert "if it had the embeddings of all" in shown
+    assert f"{first} does not know that sum" in shown
+    assert main(["privacy", str(folder / "parties" / active), "--known", "10"]) == 0
+    assert "in one place" in capfd.readouterr().out
+
+
+def test_what_a_party_knows_of_labels_under_masks_is_tried_too():
+    """The active party does not see its embeddings, and the party itself does."""
+    case = evaluated(protect=SUM)
+    run = cn.simulate(case.job, case.data, case.modules, record=ROUNDS)
+    found = {each.attack for each in audit(run, known=10).findings if each.of == "labels"}
+    assert {"completion", "combined"} <= found
+
+
 def test_only_the_first_rounds_are_kept():
     _, run = trained("fedsgd", record=3)
     assert {own.rounds for own in _recordings(run).values()} == {3}
@@ -153,6 +252,7 @@ def test_a_run_in_memory_and_its_folder_are_audited_alike(recorded):
 def test_a_party_is_audited_by_itself(recorded):
     _, folder = recorded
     alone = audit(folder / "parties" / "hospital", known=50)
+    assert not alone.covered[0].kinds["sent"].keys() - {"gradient"}
     assert {each.party for each in alone.findings} == {"hospital"}
     assert {each.baseline_is for each in alone.findings} == {"the commonest class"}
     assert any("only they can say" in sentence for sentence in alone.verdict)
@@ -196,8 +296,13 @@ def test_an_audit_is_shown_printed_and_kept(recorded, capfd):
     assert main(["privacy", str(folder), "--known", "50"]) == 0
     shown = capfd.readouterr().out
     assert "lab can tell nearly all of hospital's labels" in shown and "Not tested" in shown
+    assert "rows sent: 1,227 of embeddings, 252 for evaluation" in shown
     assert main(["privacy", str(folder), "--known", "50", "--json"]) == 0
-    printed = json.loads(capfd.readouterr().out)
+    printed, told = capfd.readouterr()
+    printed, total = json.loads(printed), len(json.loads(printed)["findings"])
+    assert told.splitlines()[-1].startswith(f"attack {total} of {total}: ")
+    assert main(["privacy", str(folder), "--known", "50", "--json", "--quiet"]) == 0
+    assert capfd.readouterr().err == ""
     kept = json.loads((folder / "privacy.json").read_text())
     assert printed == kept and kept["format"] == 1
     assert (folder / "privacy.json").stat().st_mode & 0o777 == 0o600
@@ -254,9 +359,10 @@ def test_an_audit_survives_its_file(recorded, tmp_path):
 
 def test_a_comparison_puts_what_is_told_beside_what_it_costs(tmp_path, capfd):
     words = ["--methods", "fedsgd,fedbcd:updates=2", "--seeds", "0", "--workers", "1", "--privacy"]
-    sets = ["--set", "train.epochs=2", "--out", str(tmp_path), "--quiet"]
+    sets = ["--set", "train.epochs=2", "--out", str(tmp_path)]
     assert main(["compare", "breast-cancer", *words, *sets]) == 0
-    shown = capfd.readouterr().out
+    shown, told = capfd.readouterr()
+    assert "run 2 of 2: fedbcd" in told and told.count("labels told") == 2
     assert "labels" in shown and "told, R²" in shown and "of the labels by none" in shown
     rows = json.loads((tmp_path / "comparison.json").read_text())["methods"]
     assert all(row["labels_told_mean"] > 0.9 and row["columns_told_mean"] > 0.5 for row in rows)

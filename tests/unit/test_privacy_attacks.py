@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.privacy.audit import audit
-from colonnade.privacy.columns import ATTACKS, audit_columns
+from colonnade.privacy.columns import ATTACKS, column_attacks
 from colonnade.privacy.completion import completion
 from colonnade.privacy.direction import direction
 from colonnade.privacy.findings import Figures, Finding, class_figures, column_figures
-from colonnade.privacy.labels import audit_labels
+from colonnade.privacy.labels import label_attacks
 from colonnade.privacy.norm import norm
 from colonnade.privacy.pooling import draw, features
 from colonnade.privacy.recorded import Own, Recording, Stream
@@ -50,6 +50,14 @@ def gradients(labels, noise=0.0, passes=1):
         return made + noise * rng.normal(size=made.shape)
 
     return crossed(values, passes)
+
+
+def audit_labels(*given):
+    return [step.run() for step in label_attacks(*given)]
+
+
+def audit_columns(recording, known, others=None):
+    return [step.run() for step in column_attacks(recording, known, others or {})]
 
 
 def told(scores, labels):
@@ -204,8 +212,8 @@ def test_an_audit_says_what_an_attack_found_and_that_chance_would_not():
 
 def test_a_party_that_knows_no_labels_has_none_to_audit():
     silent = Recording("telco", {}, None, Own(np.arange(ROWS), np.ones((ROWS, 2), np.float32)))
-    assert list(audit_labels(silent, "bank", 10)) == []
-    assert list(audit_columns(silent, 10)) == []
+    assert audit_labels(silent, "bank", 10) == []
+    assert audit_columns(silent, 10) == []
 
 
 def test_quantities_are_told_by_r2():
@@ -226,10 +234,8 @@ def test_what_the_attackers_own_columns_tell_is_no_leak():
     columns = (labels[:, None] + 0.1 * rng.normal(size=(ROWS, 2))).astype(np.float32)
     embedding = crossed(lambda number, rows: columns[rows])
     own = recording(labels, None, streams={("received", "telco", "embedding"): embedding})
-    beside = Own(np.arange(ROWS), columns)
-    (alone,), (compared,) = (
-        list(audit_labels(own, "telco", 200, known)) for known in (None, beside)
-    )
+    beside = Recording("telco", {}, columns=Own(np.arange(ROWS), columns))
+    (alone,), (compared,) = (audit_labels(own, "telco", 200, known) for known in (None, beside))
     assert alone.leak > 0.9 and compared.leak < 0.05
     assert level(compared.leak) == "nothing"
     assert "does not prove" in verdict([compared], {})[0]
@@ -255,3 +261,124 @@ def test_a_control_that_is_off_is_said():
         control=Figures(0.6, 0.6, 0.6),
     )  # fmt: skip
     assert any("too few rows" in sentence for sentence in verdict([off], {}))
+
+
+def passive(name, columns, **streams):
+    own = Own(np.arange(ROWS), columns)
+    return Recording(name, {("sent", "bank", kind): of for kind, of in streams.items()}, None, own)
+
+
+def halves():
+    """Two parties whose embeddings are their columns, and what the active one makes of both."""
+    rng = np.random.default_rng(11)
+    lab, shop = (rng.normal(size=(ROWS, 1)).astype(np.float32) for _ in range(2))
+    added = {("received", "*", "sum"): crossed(lambda number, rows: (lab + shop)[rows])}
+    parties = {
+        name: passive(name, columns, summand=crossed(lambda number, rows, of=columns: of[rows]))
+        for name, columns in (("lab", lab), ("shop", shop))
+    }
+    return parties, Recording("bank", added)
+
+
+def test_from_a_sum_of_two_that_are_alike_half_of_each_is_told():
+    parties, bank = halves()
+    found = audit(parties | {"bank": bank}, known=500)
+    assert {(each.party, each.to, each.source) for each in found.findings} == {
+        (name, "bank", "sum") for name in parties
+    }
+    for each in found.findings:
+        assert 0.45 < each.pooled.r2 < 0.55 and abs(each.control.r2) < 0.03
+    assert "from the sum of the embeddings" in found.verdict[0]
+    assert not any("sum" in what for what in found.not_tested)
+    assert found.told()["columns"] == max(each.pooled.r2 for each in found.findings)
+
+
+def test_who_audits_alone_supposes_that_the_others_told_theirs_and_says_so():
+    parties, bank = halves()
+    alone = audit({"lab": parties["lab"]}, known=500)
+    assert {each.source for each in alone.findings} == {"summand"}
+    assert all(each.pooled.r2 > 0.95 for each in alone.findings)
+    assert alone.verdict[0].startswith(
+        "If bank had the embeddings of all other passive parties, it could tell nearly all of lab's"
+    )
+    assert any("lab does not know that sum" in what for what in alone.not_tested)
+    # It did not happen in this run, so that it is no leak of it.
+    assert alone.told()["columns"] is None
+    silent = audit({"bank": bank})
+    assert not silent.findings
+    assert any("in one place" in what for what in silent.not_tested)
+
+
+def test_one_party_of_several_is_audited_with_what_the_others_have_recorded():
+    parties, bank = halves()
+    found = audit(parties | {"bank": bank}, known=500, parties=["shop"])
+    assert {(each.party, each.source) for each in found.findings} == {("shop", "sum")}
+
+
+def test_a_sum_of_rows_that_a_party_has_not_recorded_is_looked_at_without_them():
+    parties, bank = halves()
+    lab = parties["lab"]
+    short = Recording("lab", lab.streams, None, Own(np.arange(600), lab.columns.values[:600]))
+    found = audit({"lab": short, "bank": bank}, known=100, parties=["lab"])
+    assert {each.rows for each in found.findings} == {500}
+
+
+def test_evaluations_and_uploads_are_releases_like_others():
+    rng = np.random.default_rng(12)
+    columns = rng.normal(size=(ROWS, 2)).astype(np.float32)
+
+    def noisy(number, rows):
+        return columns[rows] + rng.normal(size=(len(rows), 2))
+
+    streams = {kind: crossed(noisy) for kind in ("upload", "embedding", "evaluation")}
+    own = passive("telco", columns, **streams)
+    own.evaluated["test"] = passive("telco", -columns, evaluation=crossed(noisy, passes=4))
+    found = {(each.attack, each.split): each for each in audit_columns(own, 500)}
+    assert set(found) == {(name, split) for name in ATTACKS for split in ("train", "test")}
+    train, test = found["ridge", "train"], found["ridge", "test"]
+    # The share of the variance that the mean of so many draws has, with noise as large as it.
+    assert train.releases == 3 and train.pooled.r2 == pytest.approx(3 / 4, abs=0.05)
+    assert test.releases == 4 and test.pooled.r2 == pytest.approx(4 / 5, abs=0.05)
+    assert all(each.one.r2 == pytest.approx(1 / 2, abs=0.05) for each in (train, test))
+    sentences = verdict(list(found.values()), {})
+    assert "telco's columns:" in sentences[0] and "telco's columns of test rows:" in sentences[1]
+
+
+def test_what_the_active_party_cannot_read_is_attacked_as_its_receiver_has_recorded_it():
+    """As where gradients leave encrypted: who decrypts them has them."""
+    labels = labels_of(0.3)
+    bank = Recording("bank", {}, Own(np.arange(ROWS), labels))
+    embeddings = crossed(lambda number, rows: np.ones((len(rows), 2)) * labels[rows, None])
+    telco = passive("telco", np.ones((ROWS, 2), np.float32), sealed=embeddings)
+    telco.streams["received", "bank", "gradient"] = gradients(labels)
+    both = audit({"bank": bank, "telco": telco}, known=100)
+    found = {each.attack: each for each in both.findings}
+    assert set(found) == {"norm", "spectral", "direction", "completion", "combined"}
+    assert found["spectral"].pooled.accuracy > 0.95 and found["completion"].pooled.accuracy > 0.95
+    assert any("the encryption: bank" in what for what in both.not_tested)
+    alone = audit({"bank": bank})
+    assert not alone.findings
+    assert any("what others can tell of bank's labels" in what for what in alone.not_tested)
+    (supposed,) = {each.source for each in audit({"telco": telco}, known=100).findings}
+    assert supposed == "sealed"
+
+
+def test_an_attacker_whose_own_columns_are_not_all_known_is_compared_with_the_commonest_class():
+    labels = labels_of(0.4)
+    embedding = crossed(lambda number, rows: labels[rows, None].astype(np.float32))
+    own = recording(labels, None, streams={("received", "telco", "embedding"): embedding})
+    short = Recording("telco", {}, columns=Own(np.arange(50), np.ones((50, 2), np.float32)))
+    (found,) = audit_labels(own, "telco", 200, short)
+    assert found.baseline_is == "the commonest class"
+
+
+def test_an_audit_tells_how_far_it_is():
+    labels, told = labels_of(0.3), []
+    audit({"bank": recording(labels, gradients(labels))}, on_step=lambda *step: told.append(step))
+    assert [(done, total) for done, total, _ in told] == [(0, 3), (1, 3), (2, 3)]
+    assert told[0][2] == "norm on bank's labels by telco"
+
+
+def test_of_very_wide_tensors_some_columns_are_looked_at():
+    wide = crossed(lambda number, rows: np.zeros((len(rows), 3000), np.float32))
+    assert features(wide, one=True).shape == (ROWS, 1024)

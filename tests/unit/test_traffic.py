@@ -22,7 +22,9 @@ LABELS = torch.arange(10) % 2
 
 
 def recorder(folder=None, **options):
-    return Recorder(**{"rounds": 100, "own": {"labels": LABELS}, "folder": folder} | options)
+    return Recorder(
+        **{"rounds": 100, "own": {"train": {"labels": LABELS}}, "folder": folder} | options
+    )
 
 
 def note(kept, round, rows, value=1.0, peer="telco"):
@@ -92,6 +94,49 @@ def test_another_process_goes_on_behind_the_first(tmp_path):
     assert recorder(tmp_path).summary().tensors == 4
 
 
+COLUMNS = torch.arange(20.0).view(10, 2)
+
+
+def test_rows_that_are_evaluated_on_are_kept_apart_with_their_own_columns(tmp_path):
+    own = {"train": {"columns": COLUMNS}, "test": {"columns": -COLUMNS}}
+    kept = recorder(tmp_path, own=own, peer="bank")
+    for split in ("train", "test", "test"):
+        kept.note("sent", "", "evaluation", 3, np.array([2, 1]), torch.ones(2, 4), split)
+    assert kept.summary().tensors == 3
+    read = read_recording("telco", tmp_path)
+    test = read.evaluated["test"]
+    assert set(read.evaluated) == {"test"} and set(read.streams) == set(test.streams)
+    assert test.streams["sent", "bank", "evaluation"].rows.tolist() == [2, 1, 2, 1]
+    assert read.columns.of(np.array([1])).tolist() == [[2.0, 3.0]]
+    assert test.columns.of(np.array([1])).tolist() == [[-2.0, -3.0]]
+
+
+def test_evaluations_leave_half_of_the_room_to_the_training():
+    kept = recorder(bytes_max=2000, own={})
+    for round in range(50):
+        kept.note("sent", "", "evaluation", round, np.arange(5), torch.ones(5, 8), "validation")
+    evaluations = kept.summary().tensors
+    assert 0 < evaluations < 50 and not kept.summary().whole
+    note(kept, 49, [3])
+    assert kept.summary().tensors == evaluations + 1
+
+
+def test_what_has_no_room_is_not_even_copied():
+    kept = recorder(own={})
+    endless = torch.ones(1, 1).expand(1, 2**44)
+    kept.note("sent", "telco", "gradient", 0, np.array([0]), endless)
+    assert kept.summary().tensors == 0 and not kept.summary().whole
+
+
+def test_of_what_nobody_reads_the_own_data_of_its_rows_is_kept(tmp_path):
+    kept = recorder(tmp_path)
+    for rows in ([4, 2], [2, 7]):
+        kept.note("sent", "telco", "gradient", 0, np.array(rows), None)
+    assert kept.summary().tensors == 0
+    read = read_recording("bank", tmp_path)
+    assert not read.streams and read.labels.rows.tolist() == [2, 4, 7]
+
+
 def test_a_tensor_that_changes_later_is_kept_as_it_crossed():
     kept, live = recorder(), torch.ones(1, 2)
     kept.note("sent", "telco", "gradient", 0, np.array([0]), live)
@@ -125,6 +170,28 @@ ROWS = torch.arange(2)
         {"0:sent:../x:gradient:0": torch.ones(2, 3), "0:sent:../x:gradient:0:rows": ROWS},
         {"weights": torch.ones(2, 3), "weights:rows": ROWS},
         {"own:labels:0": torch.ones(2, 3), "own:labels:0:rows": ROWS},
+        {GRADIENT: torch.full((2, 3), 1e20), f"{GRADIENT}:rows": ROWS},
+        *(
+            {name: torch.ones(2, 3), f"{name}:rows": ROWS}
+            for name in (
+                "0:sent:telco:gradient:0:test",
+                "0:sent:telco:gradient:0:train",
+                "0:sent:telco:upload:0:validation",
+                "0:sent:telco:evaluation:0:tests",
+                "0:sent:telco:evaluation:test",
+                "0:sent:telco:weights:0",
+                "0:sent:*:sum:0",
+                "0:received:telco:sum:0",
+                "0:received:*:embedding:0",
+                "0:received:telco:summand:0",
+                "0:received:telco:sealed:0:test",
+                "own:columns:0:nowhere",
+            )
+        ),
+        *(
+            {name: torch.ones(2), f"{name}:rows": ROWS}
+            for name in ("0:received:*:sum:0", "0:sent:bank:summand:0:test", "own:columns:0:test")
+        ),
     ],
 )
 def test_tensors_that_nobody_records_are_refused(tmp_path, tensors):
@@ -141,10 +208,30 @@ def test_rows_without_truth_and_other_widths_are_refused(tmp_path):
     )
     with pytest.raises(RequestError, match="recording of bank"):
         read_recording("bank", tmp_path)
+    names = "0:sent:telco:embedding:0", "1:sent:telco:evaluation:0"
+    for name, width in zip(names, (3, 4), strict=True):
+        piece |= {name: torch.ones(2, width), f"{name}:rows": ROWS.clone()}
+    replace_pieces(tmp_path, [save(piece)])
+    with pytest.raises(RequestError, match="recording of bank"):
+        read_recording("bank", tmp_path)
     rows = torch.arange(20)
     piece = {GRADIENT: torch.ones(20, 3), f"{GRADIENT}:rows": rows}
     own = {"own:labels:0": rows[:5] % 2, "own:labels:0:rows": torch.arange(5)}
     replace_pieces(tmp_path, [save(piece | own)])
+    (tmp_path / "start.json").write_text("{}")
+    with pytest.raises(RequestError, match="lacks the truth"):
+        audit(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["evaluation", "summand"])
+def test_evaluated_rows_without_truth_are_refused(tmp_path, kind):
+    """Those that there is something of are not looked up among the training rows."""
+    rows, name = torch.arange(20), f"0:sent:bank:{kind}:0:test"
+    piece = {name: torch.ones(20, 3), f"{name}:rows": rows}
+    for split, count in (("", 20), (":test", 5)):
+        own = f"own:columns:0{split}"
+        piece |= {own: torch.ones(count, 2), f"{own}:rows": torch.arange(count)}
+    replace_pieces(tmp_path, [save(piece)])
     (tmp_path / "start.json").write_text("{}")
     with pytest.raises(RequestError, match="lacks the truth"):
         audit(tmp_path)

@@ -16,7 +16,7 @@ from colonnade.compress import Occasion
 from colonnade.data.splits import SPLITS, Split
 from colonnade.learn.columns import Columns, index_of
 from colonnade.learn.contents import Forward
-from colonnade.learn.inbound import Due, received_sum
+from colonnade.learn.inbound import received_sum
 from colonnade.learn.learner import Aggregate, Reply, Rows
 from colonnade.learn.participant import as_tensor
 from colonnade.learn.passive import TorchLearner
@@ -109,7 +109,7 @@ class TorchActive(TorchLearner):
         """What came, decoded; and what the table has of those from whom nothing came."""
         rows = exchange.rows
         if self._method.protect.sum is not None:
-            return self._added(exchange.packed, len(rows))
+            return self._added(exchange.packed, exchange.round, rows)
         came = {
             peer: self._of_rows("embedding", packed, exchange, self._widths[peer], peer, peer)
             for peer, packed in exchange.packed.items()
@@ -121,14 +121,17 @@ class TorchActive(TorchLearner):
             self._tables[peer][index] = embedding
         return {peer: table.index_select(0, index) for peer, table in self._tables.items()}
 
-    def _added(self, packed: Mapping[str, Packed], rows: int) -> dict[str, torch.Tensor]:
+    def _added(
+        self, packed: Mapping[str, Packed], round: int, rows: Rows, split: Split = "train"
+    ) -> dict[str, torch.Tensor]:
         """What came under masks: the sum stands for the first party's embedding, and zeros for the
         others'. The top model sees them added, and by each of them its derivative is the same."""
         protection = self._method.protect.sum
         assert protection is not None
         first, *others = self._widths
-        shape = rows, self._widths[first]
+        shape = len(rows), self._widths[first]
         total = received_sum(packed, shape, self._party.dtype, protection).to(self._device)
+        self._note("", "sum", round, rows, total, split)
         return {first: total} | {peer: torch.zeros_like(total) for peer in others}
 
     def take_upload(self, peer: str, message: Upload) -> None:
@@ -233,12 +236,11 @@ class TorchActive(TorchLearner):
     ) -> dict[str, float]:
         """Predict a whole split piece by piece, then measure."""
         labels = self._labels[split]
-        due = {peer: self._due("evaluation", peer, round) for peer in pieces}
         predictions = []
         for start in range(0, len(labels), EVALUATION_ROWS):
-            rows = min(EVALUATION_ROWS, len(labels) - start)
+            rows = np.arange(start, min(start + EVALUATION_ROWS, len(labels)))
             came = {peer: own[start] for peer, own in pieces.items()}
-            embeddings = self._evaluated(came, rows, due)
+            embeddings = self._evaluated(came, round, rows, split)
             if self.has_features:
                 embeddings[self._me] = self._embed(models["bottom"], split, start)
             with evaluating(models["top"]):
@@ -256,15 +258,17 @@ class TorchActive(TorchLearner):
         return measured
 
     def _evaluated(
-        self, packed: Mapping[str, Packed], rows: int, due: Mapping[str, Due]
+        self, packed: Mapping[str, Packed], round: int, rows: Rows, split: Split
     ) -> dict[str, torch.Tensor]:
         """A piece of everybody's answers to an evaluation."""
         if self._method.protect.sum is not None:
-            return self._added(packed, rows)
-        return {
-            peer: self._received(each, (rows, self._widths[peer]), peer, due[peer], False)
-            for peer, each in packed.items()
-        }
+            return self._added(packed, round, rows, split)
+        came = {}
+        for peer, each in packed.items():
+            due = self._due("evaluation", peer, round)
+            came[peer] = self._received(each, (len(rows), self._widths[peer]), peer, due, False)
+            self._note(peer, "evaluation", round, rows, came[peer], split)
+        return came
 
 
 def _derivative(leaf: torch.Tensor) -> torch.Tensor:

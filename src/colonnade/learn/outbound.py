@@ -4,15 +4,21 @@ encode one (`tests/unit/test_tidy.py` holds `learn` and `party` to that).
 A stage knows what its tensors are for, the encoding that the method has for them, and the party's
 secret randomness. So it is the place for whatever is done to a tensor before it leaves, such as to
 clip it, add noise or hide it under masks (`protect`). Its mirror image is `inbound`.
+
+An audit wants what others can read. Of a tensor that leaves in a form that nobody reads, a stage
+says what it was before (`hidden`), and that is recorded under the name of what hides it.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from colonnade.compress import Encoding, Key, Occasion, decode, plain
+from colonnade.data.splits import Split
 from colonnade.protect.base import Protect
 from colonnade.protect.masks import Masks
 from colonnade.protect.secret import Secret, Stream
@@ -28,6 +34,10 @@ top model; labels, or weights of rows."""
 
 OF_ROWS: tuple[Purpose, ...] = ("embedding", "evaluation", "upload", "prediction")
 """The purposes of tensors that a party makes of rows of its columns."""
+Hidden = tuple[Literal["summand", "sealed"], torch.Tensor]
+"""A tensor as it was before masks, or encryption, made it what nobody reads."""
+Part = tuple[Split, NDArray[np.int64]]
+"""Rows of a split, by number."""
 
 
 class Stage:
@@ -48,29 +58,58 @@ class Stage:
         self._encoder = encoding.encoder(key)
         self._random = random
         self._recorder, self._to = recorder, key.receiver
+        # What is made of rows goes to whomever the recorder knows; there, the key names the piece.
+        self._peer = "" if purpose in OF_ROWS else key.receiver
         self._embedding = protect.embedding if purpose in OF_ROWS else ()
         self._gradient = protect.gradient if purpose == "gradient" else None
         self._hides, self._masks = protect.sum is not None and purpose in OF_ROWS, masks
 
     def pack(
-        self, tensor: torch.Tensor, use: Occasion | None = None, labels: torch.Tensor | None = None
+        self,
+        tensor: torch.Tensor,
+        use: Occasion | None = None,
+        labels: torch.Tensor | None = None,
+        part: Part | None = None,
     ) -> Packed:
         """The tensor as it leaves; it may share memory with the one that is given. A protection of
-        gradients needs the labels of their rows."""
+        gradients needs the labels of their rows. `part` is the rows that it stands for, where they
+        are not those of the occasion."""
+        use = use or Occasion()
         for protection in self._embedding:
             tensor = protection.leaving(tensor, self._random)
         if self._gradient is not None:
             assert labels is not None
             tensor = self._gradient.leaving(tensor, labels, self._random)
+        hidden: Hidden | None = None
         if self._hides:
             assert self._masks is not None
-            round = 0 if use is None else use.round
-            tensor = self._masks.hide(tensor, round, self.purpose, self._to)
-        packed = self._encoder.encode(tensor, use or Occasion())
-        if self._recorder is not None and use is not None and use.rows is not None:
-            kept = decode(packed)
-            self._recorder.note("sent", self._to, self.purpose, use.round, use.rows, kept)
+            hidden = "summand", tensor
+            tensor = self._masks.hide(tensor, use.round, self.purpose, self._to)
+        packed = self._encoder.encode(tensor, use)
+        if self._recorder is not None and self._recorder.wants(use.round):
+            self._note(self._recorder, packed, use, part, hidden)
         return packed
+
+    def _note(
+        self,
+        recorder: Recorder,
+        packed: Packed,
+        use: Occasion,
+        part: Part | None,
+        hidden: Hidden | None,
+    ) -> None:
+        """Let what the receiver reads be recorded, or else what was hidden from it; of bytes that
+        are no numbers, such as ciphertexts, only which rows they are of."""
+        split, rows = part or ("train", use.rows)
+        if rows is None:
+            return
+        kind: str = self.purpose
+        tensor = None
+        if hidden is not None:
+            kind, tensor = hidden
+        elif packed.dtype != "uint8":
+            tensor = decode(packed)
+        recorder.note("sent", self._peer, kind, use.round, rows, tensor, split)
 
     def pack_shown(self, tensor: torch.Tensor, use: Occasion) -> tuple[Packed, torch.Tensor]:
         """The tensor as it leaves, and as everybody reads it, on its own device."""

@@ -114,13 +114,16 @@ class Participant:
 
     def recording(self, rounds: int, folder: Path | None = None) -> Participant:
         """The party as it keeps what crosses in the first rounds, in its folder if it has one."""
-        own, labels = {}, self.data.labels
-        if self.features is not None:
-            own["columns"] = self.features["train"]
-        if labels is not None:
+        own: dict[Split, dict[str, torch.Tensor]] = {
+            split: {"columns": values}
+            for split, values in (self.features or {}).items()
+            # Only passive parties send embeddings of rows that are evaluated on.
+            if split == "train" or not self.leads
+        }
+        if (labels := self.data.labels) is not None:
             # Others are audited for what they tell of the labels that are true, however protected.
             true = labels.train if labels.truth is None else labels.truth
-            own["labels"] = torch.as_tensor(np.ascontiguousarray(true))
+            own.setdefault("train", {})["labels"] = torch.as_tensor(np.ascontiguousarray(true))
         peer = EVERYBODY if self.leads else self.job.active
         return replace(self, recorder=Recorder(rounds, own, peer, folder))
 

@@ -210,11 +210,17 @@ class TorchLearner:
         return tensor
 
     def _note(
-        self, peer: str, purpose: Purpose, round: int, rows: Rows, tensor: torch.Tensor
+        self,
+        peer: str,
+        kind: str,
+        round: int,
+        rows: Rows,
+        tensor: torch.Tensor,
+        split: Split = "train",
     ) -> None:
         """Something of these rows was received."""
         if self._recorder is not None:
-            self._recorder.note("received", peer, purpose, round, rows, tensor)
+            self._recorder.note("received", peer, kind, round, rows, tensor, split)
 
 
 class TorchPassive(TorchLearner):
@@ -328,5 +334,7 @@ class TorchPassive(TorchLearner):
         pieces = []
         for start in range(0, len(self._features[split]), EVALUATION_ROWS):
             stage = self._outbound.stage("evaluation", encoding, f"{split} {start}")
-            pieces.append((start, stage.pack(self._embed(bottom, split, start), use)))
+            embedding = self._embed(bottom, split, start)
+            part = split, np.arange(start, start + len(embedding))
+            pieces.append((start, stage.pack(embedding, use, part=part)))
         return pieces

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -11,6 +12,9 @@ from sklearn import metrics
 from colonnade.privacy.recorded import Array
 
 FORMAT = 1
+Source = Literal["messages", "sum", "summand", "sealed"]
+"""What an attacker looks at: what it was sent; the sum that it made of embeddings under masks; or,
+as if it had come to know that, a party's part of such a sum, or what was encrypted."""
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -69,6 +73,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What the attacker would know without having received anything."""
     control: Figures
     """The same attack, pooled, where the truth is shuffled: what it finds there is chance."""
+    source: Source = "messages"
+    split: str = "train"
+    """Which rows were asked about."""
+
+    @property
+    def supposed(self) -> bool:
+        """Whether the attacker is taken to know what nobody has told it in this run."""
+        return self.source in ("summand", "sealed")
 
     @property
     def leak(self) -> float:
@@ -81,6 +93,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return max((self.pooled, self.one), key=lambda each: each.leak(self.baseline))
 
 
+class Step(NamedTuple):
+    """An attack that is still to be made."""
+
+    title: str
+    run: Callable[[], Finding]
+
+
 class Covered(msgspec.Struct, frozen=True):
     """What one party has recorded."""
 
@@ -89,6 +108,8 @@ class Covered(msgspec.Struct, frozen=True):
     sent: int
     """Rows that left, each as often as it did."""
     received: int
+    kinds: dict[str, dict[str, int]] = {}
+    """How many of them by `sent` and `received`, and by what they are."""
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +133,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         """
         found: dict[str, float | None] = {"labels": None, "labels_known": None, "columns": None}
         for of in ("labels", "columns"):
-            tried = [each for each in self.findings if each.of == of]
+            tried = [each for each in self.findings if each.of == of and not each.supposed]
             if tried:
                 worst = max(tried, key=lambda each: each.leak)
                 found[of] = worst.best.told

@@ -14,7 +14,7 @@ from colonnade.privacy import norm as by_norm
 from colonnade.privacy import spectral as by_spectral
 from colonnade.privacy.completion import completion
 from colonnade.privacy.direction import direction
-from colonnade.privacy.findings import Figures, Finding, class_figures, column_figures, prior
+from colonnade.privacy.findings import Figures, Finding, Step, class_figures, column_figures, prior
 from colonnade.privacy.norm import norm
 from colonnade.privacy.pooling import Guess, common, draw, features, shuffled
 from colonnade.privacy.recorded import Array, Own, Recording, Rows, Stream
@@ -49,18 +49,18 @@ Attack = Callable[[Seen, Array, bool], Guess]
 release of each row, or with all."""
 
 
-def audit_labels(
-    recording: Recording, peer: str, known: int, columns: Own | None = None
-) -> Iterator[Finding]:
-    """All attacks of one party on the labels; `columns` are the attacker's own, where they are at
-    hand, for the baseline."""
+def label_attacks(
+    recording: Recording, peer: str, known: int, beside: Recording | None = None
+) -> Iterator[Step]:
+    """All attacks of one party on the labels; `beside` is the attacker's own recording, where it is
+    at hand: for the baseline, and for what the active party has not seen itself."""
     if recording.labels is None:
         return
+    title = f"on {recording.party}'s labels by {peer}"
     outright = recording.streams.get(("sent", EVERYBODY, "labels"))
     if outright is not None:
-        yield _told_outright(recording, peer, outright)
-    gradients = recording.streams.get(("sent", peer, "gradient"))
-    embeddings = recording.streams.get(("received", peer, "embedding"))
+        yield Step(f"labels shared with {peer}", partial(_told_outright, recording, peer, outright))
+    gradients, embeddings = _seen_by(recording, recording.labels, peer, beside)
     given = [each for each in (gradients, embeddings) if each is not None]
     ids, streams = common(given)
     if len(ids) < ROWS_MIN:
@@ -72,8 +72,28 @@ def audit_labels(
     )
     labels = _codes(recording.labels.of(ids))
     about = partial(_finding, recording.party, peer, seen, labels, known)
+    columns = None if beside is None else beside.columns
     for name, needs, attack in _attacks(seen, labels, known):
-        yield about(name, needs, attack, _baseline(name, ids, labels, known, columns))
+        yield Step(f"{name} {title}", partial(about, name, needs, attack, columns))
+
+
+def _seen_by(
+    recording: Recording, labels: Own, peer: str, beside: Recording | None
+) -> tuple[Stream | None, Stream | None]:
+    """The gradients that a party was sent, and the embeddings that it has sent; where masks or
+    encryption kept the active party from seeing them, as the party itself has recorded them."""
+    gradients = recording.streams.get(("sent", peer, "gradient"))
+    embeddings = recording.streams.get(("received", peer, "embedding"))
+    if beside is None:
+        return gradients, embeddings
+    if gradients is None:
+        gradients = beside.streams.get(("received", recording.party, "gradient"))
+    if embeddings is None:
+        embeddings = beside.sent("summand", "sealed").get(recording.party)
+    # The two recordings may have ended at different rows.
+    pair = (None if each is None else each.within(labels.rows) for each in (gradients, embeddings))
+    first, second = pair
+    return first, second
 
 
 def _codes(labels: Array) -> Array:
@@ -160,7 +180,7 @@ def _baseline(
     name: str, ids: Rows, labels: Array, known: int, columns: Own | None
 ) -> tuple[Figures, str]:
     """What the attacker would tell without what it received."""
-    if name in ("completion", "combined") and columns is not None:
+    if name in ("completion", "combined") and columns is not None and columns.has(ids):
         own = columns.of(ids).reshape(len(ids), -1)
         return _figures(_model(own, labels, known), labels), OWN_COLUMNS
     if labels.dtype.kind != "i":
@@ -177,8 +197,9 @@ def _finding(
     name: str,
     needs: str,
     attack: Attack,
-    baseline: tuple[Figures, str],
+    columns: Own | None,
 ) -> Finding:
+    baseline = _baseline(name, seen.ids, labels, known, columns)
     pooled, mixed = attack(seen, labels, False), shuffled(labels)
     gradients = seen.gradients if seen.gradients is not None else seen.embeddings
     assert gradients is not None

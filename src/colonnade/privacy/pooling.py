@@ -13,6 +13,8 @@ from colonnade.privacy.recorded import Array, Rows, Stream
 
 RELEASES_MAX = 8
 """The last so many releases of a row are put side by side."""
+WIDTH_MAX = 1024
+"""Of wider tensors so many columns are looked at, evenly spread."""
 
 
 class Guess(NamedTuple):
@@ -27,7 +29,7 @@ def common(streams: Sequence[Stream]) -> tuple[Rows, list[Stream]]:
     ids = streams[0].ids if streams else np.empty(0, np.int64)
     for each in streams[1:]:
         ids = np.intersect1d(ids, each.ids)
-    return ids, [each.only(np.isin(each.rows, ids)) for each in streams]
+    return ids, [each.within(ids) for each in streams]
 
 
 def features(stream: Stream, one: bool) -> Array:
@@ -45,7 +47,19 @@ def features(stream: Stream, one: bool) -> Array:
     lines = np.argsort(stream.place, kind="stable")
     ends = np.cumsum(stream.counts)
     numbers = np.maximum(ends[:, None] - 1 - np.arange(most), (ends - stream.counts)[:, None])
-    return np.asarray(stream.values[lines[numbers]]).reshape(len(stream.ids), -1)
+    values = narrow(stream.values, WIDTH_MAX)
+    return np.asarray(values[lines[numbers]]).reshape(len(stream.ids), -1)
+
+
+def narrow(values: Array, most: int) -> Array:
+    """No more than so many columns, evenly spread.
+
+    >>> narrow(np.arange(10).reshape(2, 5), 3)
+    array([[0, 2, 4],
+           [5, 7, 9]])
+    """
+    width = values.shape[1]
+    return values if width <= most else values[:, np.linspace(0, width - 1, most).astype(np.int64)]
 
 
 def draw(rows: int, known: int) -> NDArray[np.bool_]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,29 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from colonnade.data.splits import SPLITS
 from colonnade.errors import RequestError
 from colonnade.record.reading import read_weights, shapes_of
-from colonnade.record.traffic import BYTES_MAX, FOLDER, PIECE_BYTES, pieces_in
+from colonnade.record.traffic import BYTES_MAX, EVERYBODY, FOLDER, KINDS, PIECE_BYTES, pieces_in
 
 Array = NDArray[Any]
 Rows = NDArray[np.int64]
+_SPLIT = rf"(?::(?P<split>{'|'.join(SPLITS[1:])}))?"
 _NAME = re.compile(
     r"\d{1,15}:(?P<direction>sent|received):(?P<peer>\*|[A-Za-z0-9_-]{1,64}):"
-    r"(?P<purpose>[a-z]{1,16}):(?P<round>\d{1,15})"
+    rf"(?P<kind>{'|'.join(KINDS)}):(?P<round>\d{{1,15}}){_SPLIT}"
 )
-_OWN = re.compile(r"own:(?P<own>labels|columns):\d{1,15}")
+_OWN = re.compile(rf"own:(?P<own>labels|columns):\d{{1,15}}{_SPLIT}")
+EMBEDDINGS = ("upload", "embedding", "evaluation")
+"""What is sent of a party's columns that its receiver reads, in the order in which they cross in a
+round."""
+_EVALUATED = ("evaluation", "sum", "summand", "sealed")
+"""What may be of other rows than those of the training."""
 _READ_BYTES_MAX = 2 * BYTES_MAX + 64 * PIECE_BYTES
 """More than any recorder writes, of several processes too."""
 _ROWS_MAX = 2**40
+_LARGEST = 1e15
+"""Squares of larger numbers, added up, have no room in 32 bits."""
 _AGAIN = "copy the whole folder of the run again, or record it again"
 
 
@@ -42,7 +51,7 @@ class Stream:
     """
 
     rows: Rows
-    """The training row that each line is of."""
+    """The row that each line is of."""
     values: Array
     """[lines, width]"""
     batch: Rows
@@ -62,6 +71,24 @@ class Stream:
             np.repeat(numbers, sizes),
             np.repeat(np.asarray(rounds, np.int64), sizes),
         )
+
+    @classmethod
+    def joined(cls, streams: Iterable[Stream]) -> Stream:
+        """Several of them as one, round by round; in a round one after the other.
+
+        >>> early, late = (Stream.of([(n, np.array([4]), np.full((1, 1), n))]) for n in (0, 1))
+        >>> Stream.joined([late, early]).values[:, 0].tolist()
+        [0, 1]
+        """
+        whole = list(streams)
+        if len(whole) == 1:
+            return whole[0]
+        parts = [
+            (int(each.round[lines][0]), each.rows[lines], values)
+            for each in whole
+            for lines, values in each.batches()
+        ]
+        return cls.of(sorted(parts, key=lambda part: part[0]))
 
     def __post_init__(self) -> None:
         ids, inverse = np.unique(self.rows, return_inverse=True)
@@ -96,6 +123,10 @@ class Stream:
         """Some of the lines."""
         return Stream(self.rows[lines], self.values[lines], self.batch[lines], self.round[lines])
 
+    def within(self, rows: Rows) -> Stream:
+        """The lines of some rows."""
+        return self.only(np.isin(self.rows, rows))
+
     def batches(self) -> Iterator[tuple[slice, Array]]:
         """The lines of each tensor, and its values."""
         edges = np.flatnonzero(np.diff(self.batch)) + 1
@@ -119,6 +150,10 @@ class Own:
     rows: Rows
     values: Array
 
+    def has(self, rows: Rows) -> bool:
+        """Whether it knows all of some rows."""
+        return bool(np.isin(rows, self.rows).all())
+
     def of(self, rows: Rows) -> Array:
         """Those of some rows; refuses rows of which nothing is known."""
         places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
@@ -129,19 +164,32 @@ class Own:
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """What one party has recorded."""
+    """What one party has recorded, of the training rows."""
 
     party: str
     streams: dict[tuple[str, str, str], Stream]
-    """By direction, peer and purpose."""
+    """By direction, peer and kind."""
     labels: Own | None = None
     """Whole numbers are classes, others are quantities; None at a passive party."""
     columns: Own | None = None
+    evaluated: dict[str, Recording] = field(default_factory=dict)
+    """The same of other rows that were evaluated on, by their split."""
 
     @property
     def rounds(self) -> int:
         """How many rounds it covers."""
         return 1 + max((int(each.round.max()) for each in self.streams.values()), default=-1)
+
+    def by_split(self) -> dict[str, Recording]:
+        """All rows that there are, by their split."""
+        return {SPLITS[0]: self} | self.evaluated
+
+    def sent(self, *kinds: str) -> dict[str, Stream]:
+        """By receiver, all that was sent of some kinds."""
+        peers = dict.fromkeys(peer for way, peer, kind in self.streams if way == "sent")
+        found = {peer: [self.streams.get(("sent", peer, kind)) for kind in kinds] for peer in peers}
+        given = {peer: [each for each in of if each is not None] for peer, of in found.items()}
+        return {peer: Stream.joined(streams) for peer, streams in given.items() if streams}
 
 
 def read_recording(party: str, folder: Path) -> Recording | None:
@@ -172,10 +220,14 @@ def _load(path: Path) -> dict[str, Array]:
         raise RequestError(f"the recording in {path} is damaged: {_AGAIN}") from None
 
 
+Tensors = list[tuple[int, Rows, Array]]
+"""Round, rows and values of each."""
+
+
 def recording_of(party: str, pieces: Iterable[dict[str, Array]]) -> Recording:
     """A recording from the tensors of its pieces."""
-    crossed: dict[tuple[str, str, str], list[tuple[int, Rows, Array]]] = {}
-    own: dict[str, list[tuple[int, Rows, Array]]] = {}
+    crossed: dict[str, dict[tuple[str, str, str], Tensors]] = {split: {} for split in SPLITS}
+    own: dict[str, dict[str, Tensors]] = {split: {} for split in SPLITS}
     for piece in pieces:
         for name in sorted(piece, key=_order):
             if name.endswith(":rows"):
@@ -184,16 +236,42 @@ def recording_of(party: str, pieces: Iterable[dict[str, Array]]) -> Recording:
             _check(party, name, values, rows)
             assert rows is not None
             if (found := _NAME.fullmatch(name)) is not None:
-                key = found["direction"], found["peer"], found["purpose"]
+                key = found["direction"], found["peer"], found["kind"]
                 flat = values.reshape(len(values), -1)
-                crossed.setdefault(key, []).append((int(found["round"]), rows, flat))
+                of = crossed[_split(party, found["split"], *key)]
+                of.setdefault(key, []).append((int(found["round"]), rows, flat))
             elif (mine := _OWN.fullmatch(name)) is not None:
-                own.setdefault(mine["own"], []).append((0, rows, values))
+                truth = own[mine["split"] or SPLITS[0]]
+                truth.setdefault(mine["own"], []).append((0, rows, values))
             else:
                 raise _odd(party)
-    for tensors in (*crossed.values(), *own.values()):
-        if len({each[2].shape[1:] for each in tensors}) > 1:
-            raise _odd(party)
+    train, *others = (_of_split(party, crossed[split], own[split]) for split in SPLITS)
+    evaluated = zip(SPLITS[1:], others, strict=True)
+    return replace(train, evaluated={split: each for split, each in evaluated if each.streams})
+
+
+def _split(party: str, split: str | None, direction: str, peer: str, kind: str) -> str:
+    """The rows that a tensor is of, if somebody can have recorded it of these."""
+    hidden = kind in ("summand", "sealed")
+    if (kind == "sum") != ((direction, peer) == ("received", EVERYBODY)):
+        raise _odd(party)
+    if (hidden and direction != "sent") or (split is not None and kind not in _EVALUATED):
+        raise _odd(party)
+    return split or SPLITS[0]
+
+
+def _of_split(
+    party: str, crossed: dict[tuple[str, str, str], Tensors], own: dict[str, Tensors]
+) -> Recording:
+    widths: dict[tuple[str, ...], set[tuple[int, ...]]] = {}
+    for (direction, peer, kind), tensors in crossed.items():
+        # A party's embeddings are as wide whatever they are for.
+        alike = (direction, peer) if kind in EMBEDDINGS else (direction, peer, kind)
+        widths.setdefault(alike, set()).update(each[2].shape[1:] for each in tensors)
+    for name, tensors in own.items():
+        widths["own", name] = {each[2].shape[1:] for each in tensors}
+    if any(len(found) > 1 for found in widths.values()):
+        raise _odd(party)
     streams = {key: Stream.of(tensors) for key, tensors in crossed.items()}
     truth = {name: _own(tensors) for name, tensors in own.items()}
     return Recording(party, streams, truth.get("labels"), truth.get("columns"))
@@ -213,10 +291,11 @@ def _check(party: str, name: str, values: Array, rows: Array | None) -> None:
         raise _odd(party)
     if values.dtype not in (np.float32, np.int64) or rows.min() < 0 or rows.max() >= _ROWS_MAX:
         raise _odd(party)
-    if not np.isfinite(values).all():
+    # Not a comparison the other way round: NaN is to be refused too.
+    if values.dtype == np.float32 and not (np.abs(values) <= _LARGEST).all():
         raise RequestError(
-            f"the recording of {party} has numbers that are not finite, as a training that "
-            "diverged has them: nothing can be said of it"
+            f"the recording of {party} has numbers that are not finite or larger than "
+            f"{_LARGEST:.0e}, as a training that diverged has them: nothing can be said of it"
         )
 
 

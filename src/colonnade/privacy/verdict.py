@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from colonnade.privacy.findings import Finding
-from colonnade.privacy.recorded import Recording
+from colonnade.privacy.findings import Finding, Source
+from colonnade.privacy.recorded import EMBEDDINGS, Recording
 from colonnade.record.traffic import EVERYBODY
 
 NOT_TESTED = (
     "parties that put together what each of them received",
     "parties that depart from the protocol, as by gradients made to draw out more",
     "attacks other than those listed, and attackers who know more than stated",
-    "rounds that were not recorded, the embeddings that are sent for evaluation or prediction, and "
-    "sums of which the parts are masked",
+    "rounds that were not recorded, and the embeddings that are sent for prediction",
     "what the trained model itself tells of the rows it was trained on",
 )
 LEVELS = ((0.8, "nearly all"), (0.3, "much"), (0.05, "something"))
 """From how large a leak on it is called what."""
 CONTROL_OFF = 0.03
+SUPPOSED: dict[Source, str] = {
+    "summand": "had the embeddings of all other passive parties",
+    "sealed": "had the key",
+}
+"""What an attacker is taken to have that nobody has told it in this run."""
 
 
 def verdict(findings: Sequence[Finding], recordings: Mapping[str, Recording]) -> list[str]:
@@ -33,9 +37,10 @@ def verdict(findings: Sequence[Finding], recordings: Mapping[str, Recording]) ->
 
 
 def _groups(findings: Iterable[Finding]) -> list[list[Finding]]:
-    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    groups: dict[tuple[str, ...], list[Finding]] = {}
     for each in findings:
-        groups.setdefault((each.party, each.of, each.to), []).append(each)
+        about = each.party, each.of, each.to, each.source, each.split
+        groups.setdefault(about, []).append(each)
     return list(groups.values())
 
 
@@ -62,14 +67,26 @@ def _sentence(group: Sequence[Finding]) -> str:
     worst = max(group, key=lambda each: round(each.leak, 2))
     to = "Every other party" if worst.to == EVERYBODY else worst.to
     word = level(worst.leak)
-    whose = f"{worst.party}'s {worst.of}"
+    whose = told_of(worst) + (" from the sum of the embeddings" if worst.source == "sum" else "")
     if word == "nothing":
         tried = ", ".join(each.attack for each in group)
+        who = f"Even if {_supposed(worst)}, it" if worst.supposed else to
         return (
-            f"{to} could not be shown to tell anything of {whose} beyond what it would know "
+            f"{who} could not be shown to tell anything of {whose} beyond what it would know "
             f"without the training ({tried}). This does not prove that nothing can be told."
         )
-    return f"{to} can tell {word} of {whose}: {_figures(worst)}; it needs {worst.needs}."
+    who = f"If {_supposed(worst)}, it could" if worst.supposed else f"{to} can"
+    return f"{who} tell {word} of {whose}: {_figures(worst)}; it needs {worst.needs}."
+
+
+def told_of(finding: Finding) -> str:
+    """What a finding is about, with the rows where they are not those of the training."""
+    rows = "" if finding.split == "train" else f" of {finding.split} rows"
+    return f"{finding.party}'s {finding.of}{rows}"
+
+
+def _supposed(finding: Finding) -> str:
+    return f"{finding.to} {SUPPOSED[finding.source]}"
 
 
 def _figures(worst: Finding) -> str:
@@ -108,7 +125,7 @@ def _left_to_others(recordings: Mapping[str, Recording]) -> list[str]:
     said = []
     for name, own in recordings.items():
         received = {(peer, what) for way, peer, what in own.streams if way == "received"}
-        from_ = sorted({peer for peer, what in received if what in ("embedding", "upload")})
+        from_ = sorted({peer for peer, what in received if what in EMBEDDINGS})
         others = [peer for peer in from_ if peer not in recordings]
         if others:
             said.append(
@@ -122,3 +139,42 @@ def _left_to_others(recordings: Mapping[str, Recording]) -> list[str]:
                 "by an audit of its own recording."
             )
     return said
+
+
+def not_tested(findings: Sequence[Finding], recordings: Mapping[str, Recording]) -> list[str]:
+    """What the audit of some recordings leaves open: what every audit does, and what nobody could
+    read.
+
+    >>> not_tested([], {}) == list(NOT_TESTED)
+    True
+    """
+    said = list(NOT_TESTED)
+    for name, own in recordings.items():
+        parts = list(own.by_split().values())
+        added = any(("received", EVERYBODY, "sum") in each.streams for each in parts)
+        if added and not any(each.source == "sum" and each.to == name for each in findings):
+            said.append(
+                f"what {name} can tell of columns from the sum of the embeddings: that takes the "
+                "recordings of all parties in one place, as simulate and launch leave them"
+            )
+        tried = {each.to for each in findings if (each.party, each.source) == (name, "sum")}
+        said += [
+            f"what {to} can tell of {name}'s columns from the sum of the embeddings alone: {name} "
+            "does not know that sum"
+            for to in _receivers(parts, "summand") - tried
+        ]
+        said += [
+            f"the encryption: {to} is taken to read nothing of what {name} has encrypted"
+            for to in _receivers(parts, "sealed")
+        ]
+        if own.labels is not None and not any(each.of == "labels" for each in findings):
+            said.append(
+                f"what others can tell of {name}'s labels: no gradient that anybody could read is "
+                "in the recordings at hand"
+            )
+    return said
+
+
+def _receivers(parts: Iterable[Recording], kind: str) -> set[str]:
+    """Who was sent something of a kind."""
+    return {to for each in parts for to in each.sent(kind)}

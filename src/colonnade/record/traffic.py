@@ -5,22 +5,26 @@ A party's folder has them in `traffic/`, in pieces, each a safetensors file with
 
     0:sent:telco:gradient:17            a tensor, and the round that it belongs to
     0:sent:telco:gradient:17:rows       the training rows that it stands for, by number
+    1:sent:bank:evaluation:17:test      one of other rows than those of the training
     own:labels:0, own:labels:0:rows     the party's own labels of rows that come up the first time
-    own:columns:0, own:columns:0:rows   its own columns, as its bottom model reads them
+    own:columns:1:test                  its own columns, as its bottom model reads them
 
-Nothing is kept of anybody else that did not cross. A round that is done again after a crash crossed
-twice, and is kept twice.
+Where nobody reads what crosses, what is of use stands in its place: at the active party the `sum`
+that it makes of embeddings under masks, at a passive one its own part of that (`summand`), or its
+embedding before it was encrypted (`sealed`). Nothing is kept of anybody else that did not cross. A
+round that is done again after a crash crossed twice, and is kept twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.data.splits import Split
 from colonnade.record.card import Recorded
 from colonnade.record.private import write_whole
 
@@ -36,13 +40,16 @@ from after a crash has been recorded."""
 EVERYBODY = "*"
 """Stands for the peer where a tensor is for all parties."""
 Direction = Literal["sent", "received"]
+KINDS = ("embedding", "evaluation", "upload", "gradient", "labels", "sum", "summand", "sealed")
+"""What a recorded tensor may be."""
+_NUMBER_BYTES = 8
 
 
 class Recorder:
     """Keeps the tensors of the first rounds; in memory, unless it is given a party's folder.
 
     >>> import torch
-    >>> kept = Recorder(rounds=1, own={"labels": torch.tensor([0, 1, 1])})
+    >>> kept = Recorder(rounds=1, own={"train": {"labels": torch.tensor([0, 1, 1])}})
     >>> kept.note("sent", "telco", "gradient", 0, np.array([2, 0]), torch.ones(2, 4))
     >>> kept.note("sent", "telco", "gradient", 1, np.array([1, 2]), torch.ones(2, 4))
     >>> kept.summary().tensors, len(kept.pieces)
@@ -52,22 +59,28 @@ class Recorder:
     def __init__(
         self,
         rounds: int,
-        own: Mapping[str, torch.Tensor],
+        own: Mapping[Split, Mapping[str, torch.Tensor]],
         peer: str = EVERYBODY,
         folder: Path | None = None,
         bytes_max: int = BYTES_MAX,
     ) -> None:
-        """`own` is the party's labels or columns, by training row; `peer` gets what is sent without
-        a name."""
+        """`own` is the party's labels and columns of the rows of each split; `peer` gets what is
+        sent without a name."""
         self.rounds, self.peer = rounds, peer
         self.pieces: list[bytes] = []
         """Those that are in no folder."""
-        self._own = {name: _flat(values) for name, values in own.items()}
-        self._seen = {name: np.zeros(len(values), bool) for name, values in own.items()}
+        self._own = {
+            split: {name: _flat(values) for name, values in of.items()} for split, of in own.items()
+        }
+        self._seen = {
+            (split, name): np.zeros(len(values), bool)
+            for split, of in own.items()
+            for name, values in of.items()
+        }
         self._folder, self._bytes_max = folder, bytes_max
         self._begun: dict[str, torch.Tensor] = {}
-        self._begun_bytes = self._bytes = self._tensors = self._number = 0
-        self._full = False
+        self._begun_bytes = self._bytes = self._tensors = self._notes = self._number = 0
+        self._whole, self._full = True, False
         if folder is not None:
             self._go_on(folder)
 
@@ -78,47 +91,64 @@ class Recorder:
             self._bytes += path.stat().st_size
             self._tensors += _count(path)
 
+    def wants(self, round: int) -> bool:
+        """Whether anything of a round would be kept."""
+        return round < self.rounds and not self._full
+
     def note(
         self,
         direction: Direction,
         peer: str,
-        purpose: str,
+        kind: str,
         round: int,
         rows: NDArray[np.int64],
-        tensor: torch.Tensor,
+        tensor: torch.Tensor | None,
+        split: Split = "train",
     ) -> None:
-        """A tensor crosses, of these training rows."""
-        if round >= self.rounds or self._full:
+        """A tensor crosses, of these rows; None where nobody here could read it, and all that is
+        kept is what the party itself knows of the rows."""
+        if not self.wants(round):
             return
-        fresh: dict[str, torch.Tensor] = {}
-        name = f"{self._tensors}:{direction}:{peer or self.peer}:{purpose}:{round}"
-        self._add(fresh, name, tensor, rows)
-        for own, values in self._own.items():
-            new = rows[~self._seen[own][rows]]
+        of = "" if split == "train" else f":{split}"
+        fresh: dict[str, tuple[torch.Tensor, NDArray[np.int64]]] = {}
+        for own, values in self._own.get(split, {}).items():
+            new = rows[~self._seen[split, own][rows]]
             if len(new):
-                self._add(fresh, f"own:{own}:{self._tensors}", values[new], new)
-        more = sum(each.nbytes for each in fresh.values())
-        if self._bytes + self._begun_bytes + more > self._bytes_max:
-            self._full = True
+                fresh[f"own:{own}:{self._notes}{of}"] = values, new
+        more = sum(_bytes(values, len(new)) for values, new in fresh.values())
+        more += 0 if tensor is None else _bytes(tensor, len(rows))
+        if not self._has_room(more, split != "train" or kind == "evaluation"):
             return
-        for seen in self._seen.values():
-            seen[rows] = True
-        self._begun |= fresh
+        for own in self._own.get(split, {}):
+            self._seen[split, own][rows] = True
+        for name, (values, new) in fresh.items():
+            self._add(name, values[new], new)
+        if tensor is not None:
+            name = f"{self._notes}:{direction}:{peer or self.peer}:{kind}:{round}{of}"
+            self._add(name, tensor, rows)
+            self._tensors += 1
+        self._notes += 1
         self._begun_bytes += more
-        self._tensors += 1
         if self._begun_bytes >= PIECE_BYTES:
             self.flush()
 
-    def _add(
-        self, piece: dict[str, torch.Tensor], name: str, tensor: Any, rows: NDArray[np.int64]
-    ) -> None:
+    def _has_room(self, more: int, evaluates: bool) -> bool:
+        """Whether so many bytes may be added, which is known before there are any. Evaluations
+        come to an end at half of it: they may be many times as large as the training."""
+        after = self._bytes + self._begun_bytes + more
+        if fits := after <= self._bytes_max // (2 if evaluates else 1):
+            return fits
+        self._whole, self._full = False, self._full or not evaluates
+        return fits
+
+    def _add(self, name: str, tensor: torch.Tensor, rows: NDArray[np.int64]) -> None:
         import torch
 
         held = tensor.detach().to("cpu")
         held = held.to(torch.float32 if held.is_floating_point() else torch.int64)
         # A plain encoding shows the live tensor, which may change.
-        piece[name] = held.clone(memory_format=torch.contiguous_format)
-        piece[f"{name}:rows"] = torch.from_numpy(np.array(rows, np.int64))
+        self._begun[name] = held.clone(memory_format=torch.contiguous_format)
+        self._begun[f"{name}:rows"] = torch.from_numpy(np.array(rows, np.int64))
 
     def flush(self) -> None:
         """Write what was not written yet."""
@@ -138,11 +168,17 @@ class Recorder:
     def summary(self) -> Recorded:
         """What there is of it, all of it written."""
         self.flush()
-        return Recorded(self.rounds, self._tensors, self._bytes, not self._full)
+        return Recorded(self.rounds, self._tensors, self._bytes, self._whole)
 
 
 def _flat(values: torch.Tensor) -> torch.Tensor:
-    return values.detach().reshape(len(values), -1) if values.dim() > 1 else values
+    return values.detach().flatten(1) if values.dim() > 1 else values
+
+
+def _bytes(values: torch.Tensor, rows: int) -> int:
+    """How much so many rows of a tensor take, with their numbers."""
+    width = values[:1].numel() if len(values) else 0
+    return rows * (width * (4 if values.is_floating_point() else 8) + _NUMBER_BYTES)
 
 
 def _count(path: Path) -> int:

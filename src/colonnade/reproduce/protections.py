@@ -124,7 +124,7 @@ def _best(
     own = [
         each
         for each in found.findings
-        if each.of == of and (parties is None or each.party in parties)
+        if (each.of, each.split) == (of, "train") and (parties is None or each.party in parties)
     ]
 
     def most(figures: Sequence[Figures]) -> float:

@@ -10,7 +10,7 @@ import safetensors.numpy
 from threadpoolctl import threadpool_limits
 
 from colonnade.errors import RequestError, nearest
-from colonnade.privacy.audit import KNOWN
+from colonnade.privacy.audit import KNOWN, OnStep
 from colonnade.privacy.audit import audit as audit_recordings
 from colonnade.privacy.findings import Audit
 from colonnade.privacy.recorded import Recording, read_recording, recording_of
@@ -22,17 +22,25 @@ from colonnade.run.arguments import check_count
 FILE = "privacy.json"
 
 
-def audit(run: Run | str | Path, *, party: str | None = None, known: int = KNOWN) -> Audit:
+def audit(
+    run: Run | str | Path,
+    *,
+    party: str | None = None,
+    known: int = KNOWN,
+    on_step: OnStep | None = None,
+) -> Audit:
     """Measure what the parties of a run can tell of each other's data, from its recorded traffic.
 
-    Every party is audited by itself, with its own recording and its own data: the active party for
-    what it sent that tells of its labels, every party for what it sent that tells of its columns.
+    Every party is audited with its own recording and its own data: the active party for what it
+    sent that tells of its labels, every party for what it sent that tells of its columns. Other
+    recordings, where they are at hand, have what it cannot know itself, such as sums of embeddings.
 
     Args:
         run: a run that was simulated with `record=`, or the folder of one that was recorded: of a
             simulation or a launch, or one party's own.
         party: audit this party only; by default all whose recordings are there.
         known: how many rows an attacker is taken to know, where an attack needs some.
+        on_step: told before each attack how many are done, of how many, and which one begins.
 
     Example:
         >>> import colonnade as cn
@@ -50,10 +58,9 @@ def audit(run: Run | str | Path, *, party: str | None = None, known: int = KNOWN
             f"{'the run' if isinstance(run, Run) else run} has no recording of what crossed: train "
             "with --record ROUNDS and --out DIR, or with record=ROUNDS in Python"
         )
-    chosen = recordings if party is None else {party: recordings[party]}
     # More threads make so small models slower, and on a busy machine many times so.
     with threadpool_limits(1):
-        return audit_recordings(chosen, known)
+        return audit_recordings(recordings, known, None if party is None else [party], on_step)
 
 
 def _in_memory(run: Run) -> dict[str, Recording]:
