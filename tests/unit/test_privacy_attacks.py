@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -261,6 +262,13 @@ def test_a_control_that_is_off_is_said():
         control=Figures(0.6, 0.6, 0.6),
     )  # fmt: skip
     assert any("too few rows" in sentence for sentence in verdict([off], {}))
+    columns = {"of": "columns", "control": Figures(r2=-0.1), "pooled": Figures(r2=0.5),
+               "one": Figures(r2=0.5), "baseline": Figures(r2=0.0)}  # fmt: skip
+    wrong = msgspec.structs.replace(off, **columns, split="test")
+    (said,) = [text for text in verdict([wrong], {}) if "too few rows" in text]
+    assert "norm on bank's columns of test rows for telco" in said
+    right = msgspec.structs.replace(wrong, control=Figures(r2=-0.02))
+    assert not any("too few rows" in sentence for sentence in verdict([right], {}))
 
 
 def passive(name, columns, **streams):

@@ -128,10 +128,10 @@ def test_what_has_no_room_is_not_even_copied():
     assert kept.summary().tensors == 0 and not kept.summary().whole
 
 
-def test_of_what_nobody_reads_the_own_data_of_its_rows_is_kept(tmp_path):
+def test_of_ciphertexts_only_the_own_data_of_their_rows_is_kept(tmp_path):
     kept = recorder(tmp_path)
     for rows in ([4, 2], [2, 7]):
-        kept.note("sent", "telco", "gradient", 0, np.array(rows), None)
+        kept.note("sent", "telco", "gradient", 0, np.array(rows), torch.ones(99).byte())
     assert kept.summary().tensors == 0
     read = read_recording("bank", tmp_path)
     assert not read.streams and read.labels.rows.tolist() == [2, 4, 7]

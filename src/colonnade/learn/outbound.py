@@ -98,18 +98,11 @@ class Stage:
         part: Part | None,
         hidden: Hidden | None,
     ) -> None:
-        """Let what the receiver reads be recorded, or else what was hidden from it; of bytes that
-        are no numbers, such as ciphertexts, only which rows they are of."""
+        """Let what the receiver reads be recorded, or else what was hidden from it."""
         split, rows = part or ("train", use.rows)
-        if rows is None:
-            return
-        kind: str = self.purpose
-        tensor = None
-        if hidden is not None:
-            kind, tensor = hidden
-        elif packed.dtype != "uint8":
-            tensor = decode(packed)
-        recorder.note("sent", self._peer, kind, use.round, rows, tensor, split)
+        if rows is not None:
+            kind, tensor = hidden or (self.purpose, decode(packed))
+            recorder.note("sent", self._peer, kind, use.round, rows, tensor, split)
 
     def pack_shown(self, tensor: torch.Tensor, use: Occasion) -> tuple[Packed, torch.Tensor]:
         """The tensor as it leaves, and as everybody reads it, on its own device."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from colonnade.privacy.findings import Finding, Source
+from colonnade.privacy.findings import Figures, Finding, Source
 from colonnade.privacy.recorded import EMBEDDINGS, Recording
 from colonnade.record.traffic import EVERYBODY
 
@@ -108,16 +108,22 @@ def _figures(worst: Finding) -> str:
 def _unsure(findings: Sequence[Finding]) -> list[str]:
     """Where the control is not what chance gives, figures mean less than they seem to."""
     off = [
-        f"{each.attack} for {each.to}"
+        f"{each.attack} on {told_of(each)} for {each.to}"
         for each in findings
-        if each.control.auc is not None and abs(each.control.auc - 0.5) > CONTROL_OFF
+        if _off(each.control) > CONTROL_OFF
     ]
     if not off:
         return []
     return [
-        f"With shuffled labels these attacks differ from chance by more than {CONTROL_OFF}: "
-        f"{', '.join(off)}. There are too few rows for their figures to be exact."
+        f"Where the truth is shuffled, these attacks differ from chance by more than {CONTROL_OFF}:"
+        f" {', '.join(off)}. There are too few rows for their figures to be exact."
     ]
+
+
+def _off(control: Figures) -> float:
+    if control.auc is not None:
+        return abs(control.auc - 0.5)
+    return abs(control.r2 or 0.0)
 
 
 def _left_to_others(recordings: Mapping[str, Recording]) -> list[str]:

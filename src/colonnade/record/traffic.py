@@ -102,13 +102,14 @@ class Recorder:
         kind: str,
         round: int,
         rows: NDArray[np.int64],
-        tensor: torch.Tensor | None,
+        tensor: torch.Tensor,
         split: Split = "train",
     ) -> None:
-        """A tensor crosses, of these rows; None where nobody here could read it, and all that is
-        kept is what the party itself knows of the rows."""
+        """A tensor crosses, of these rows. Of bytes that are no numbers, as ciphertexts are, all
+        that is kept is what the party itself knows of the rows."""
         if not self.wants(round):
             return
+        reads = tensor.is_floating_point() or tensor.element_size() > 1
         of = "" if split == "train" else f":{split}"
         fresh: dict[str, tuple[torch.Tensor, NDArray[np.int64]]] = {}
         for own, values in self._own.get(split, {}).items():
@@ -116,14 +117,14 @@ class Recorder:
             if len(new):
                 fresh[f"own:{own}:{self._notes}{of}"] = values, new
         more = sum(_bytes(values, len(new)) for values, new in fresh.values())
-        more += 0 if tensor is None else _bytes(tensor, len(rows))
+        more += _bytes(tensor, len(rows)) if reads else 0
         if not self._has_room(more, split != "train" or kind == "evaluation"):
             return
         for own in self._own.get(split, {}):
             self._seen[split, own][rows] = True
         for name, (values, new) in fresh.items():
             self._add(name, values[new], new)
-        if tensor is not None:
+        if reads:
             name = f"{self._notes}:{direction}:{peer or self.peer}:{kind}:{round}{of}"
             self._add(name, tensor, rows)
             self._tensors += 1
