@@ -76,6 +76,7 @@ def _finding(party: str, columns: Own, split: str, seen: Seen, known: int, name:
         rebuilt = ATTACKS[name](values[taken], truth[taken], values[~taken])
         return column_figures(rebuilt, truth[~taken])
 
+    one = found(last, truth)
     return Finding(
         party=party,
         of="columns",
@@ -84,8 +85,9 @@ def _finding(party: str, columns: Own, split: str, seen: Seen, known: int, name:
         needs=f"the columns of {taken.sum():,} rows",
         rows=int((~taken).sum()),
         releases=seen.stream.releases,
-        one=found(last, truth),
-        pooled=found(all_, truth),
+        one=one,
+        # Of rows that crossed once there is no more to look at.
+        pooled=one if all_.shape == last.shape else found(all_, truth),
         baseline=Figures(r2=0.0),
         baseline_is=MEAN,
         control=found(all_, shuffled(truth)),
