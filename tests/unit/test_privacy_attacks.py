@@ -160,6 +160,12 @@ def test_columns_are_rebuilt_from_embeddings_that_hold_them(name):
     assert abs(column_figures(found, other[~known]).r2) < 0.03
 
 
+@pytest.mark.parametrize("name", ATTACKS)
+def test_who_knows_one_row_says_that_all_are_like_it(name):
+    found = ATTACKS[name](np.ones((1, 3)), np.array([[5.0, 7.0]]), np.zeros((4, 3)))
+    assert found == pytest.approx(np.array([[5.0, 7.0]] * 4))
+
+
 def test_a_network_undoes_what_a_line_does_not():
     rng = np.random.default_rng(6)
     columns = rng.normal(size=(ROWS, 1))

@@ -25,6 +25,8 @@ def inversion(known: Array, columns: Array, asked: Array) -> Array:
     >>> abs(inversion(x, x**2, np.array([[0.5]])).item() - 0.25) < 0.05
     True
     """
+    if len(known) == 1:
+        return np.repeat(columns, len(asked), axis=0)
     held = np.arange(len(known)) % HELD == 0
     scale, target = StandardScaler().fit(known), StandardScaler().fit(columns)
     values, wanted = scale.transform(known), target.transform(columns)

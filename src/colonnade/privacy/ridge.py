@@ -20,6 +20,8 @@ def ridge(known: Array, columns: Array, asked: Array) -> Array:
     >>> ridge(x, 3 * x + 1, np.array([[0.5]])).round(2)
     array([[2.5]])
     """
+    if len(known) == 1:
+        return np.repeat(columns, len(asked), axis=0)
     scale = StandardScaler().fit(known)
     model = RidgeCV(PENALTIES).fit(scale.transform(known), columns)
     return np.asarray(model.predict(scale.transform(asked))).reshape(len(asked), -1)
