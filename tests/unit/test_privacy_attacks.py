@@ -396,3 +396,30 @@ def test_an_audit_tells_how_far_it_is():
 def test_of_very_wide_tensors_some_columns_are_looked_at():
     wide = crossed(lambda number, rows: np.zeros((len(rows), 3000), np.float32))
     assert features(wide, one=True).shape == (ROWS, 1024)
+
+
+def test_rows_that_are_each_a_class_of_their_own_tell_nothing_of_each_other():
+    assert audit_labels(recording(np.arange(ROWS), gradients(labels_of(0.3))), "telco", 100) == []
+
+
+@given(st.lists(st.sampled_from(["normal", "huge", "constant", "tiny"]), min_size=4, max_size=4))
+@settings(max_examples=10, deadline=None)
+def test_whatever_numbers_a_recording_has_an_audit_comes_to_its_end(kinds):
+    rng, rows = np.random.default_rng(13), np.arange(9)
+
+    def values(kind):
+        drawn = rng.normal(size=(9, 2)).astype(np.float32)
+        drawn[0] = 5 if kind != "huge" else 1e15
+        return {"constant": np.ones_like(drawn), "tiny": drawn * 1e-40}.get(kind, drawn)
+
+    def stream(kind):
+        return Stream.of([(0, rows, values(kind))])
+
+    telco = {("sent", "bank", "embedding"): stream(kinds[0])}
+    bank = {("sent", "telco", "gradient"): stream(kinds[1]),
+            ("received", "telco", "embedding"): stream(kinds[2])}  # fmt: skip
+    found = audit({
+        "telco": Recording("telco", telco, None, Own(rows, values(kinds[3]))),
+        "bank": Recording("bank", bank, Own(rows, rows % 2)),
+    }, known=3)  # fmt: skip
+    assert len(found.findings) == 7

@@ -171,6 +171,9 @@ ROWS = torch.arange(2)
         {"weights": torch.ones(2, 3), "weights:rows": ROWS},
         {"own:labels:0": torch.ones(2, 3), "own:labels:0:rows": ROWS},
         {GRADIENT: torch.full((2, 3), 1e20), f"{GRADIENT}:rows": ROWS},
+        {GRADIENT: torch.ones(2, 3).long(), f"{GRADIENT}:rows": ROWS},
+        {"own:columns:0": torch.ones(2, 3).long(), "own:columns:0:rows": ROWS},
+        {"0:sent:labels:gradient:0": torch.ones(2), "0:sent:labels:gradient:0:rows": ROWS},
         *(
             {name: torch.ones(2, 3), f"{name}:rows": ROWS}
             for name in (

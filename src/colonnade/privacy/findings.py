@@ -184,6 +184,7 @@ def column_figures(found: Array, columns: Array) -> Figures:
     >>> column_figures(np.array([[1.0], [2.0]]), np.array([[1.0], [2.0]])).r2
     1.0
     """
+    columns = columns.astype(np.float64)
     spread = float(((columns - columns.mean(axis=0)) ** 2).sum())
     missed = float(((columns - found) ** 2).sum())
     return Figures(r2=1 - missed / spread) if spread > 0 else Figures()

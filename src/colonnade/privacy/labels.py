@@ -106,7 +106,8 @@ def _codes(labels: Array) -> Array:
 def _attacks(seen: Seen, labels: Array, known: int) -> Iterator[tuple[str, str, Attack]]:
     """Those that the labels and what was seen allow: name, what it needs, and the attack."""
     classes = len(np.unique(labels)) if labels.dtype.kind == "i" else 0
-    if classes == 1 or classes > CLASSES_MAX:
+    # Where each row is a class of its own there is none to be told by another.
+    if classes == 1 or classes > CLASSES_MAX or classes == len(labels):
         return
     if seen.gradients is not None and classes == 2:
         share = float(labels.mean())

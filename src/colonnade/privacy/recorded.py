@@ -233,14 +233,17 @@ def recording_of(party: str, pieces: Iterable[dict[str, Array]]) -> Recording:
             if name.endswith(":rows"):
                 continue
             values, rows = piece[name], piece.get(f"{name}:rows")
-            _check(party, name, values, rows)
-            assert rows is not None
             if (found := _NAME.fullmatch(name)) is not None:
+                # Labels are a list, or a column where the loss takes them so.
+                tells = found["kind"] == "labels"
+                rows = _checked(party, values, rows, (1, 2) if tells else (2,), whole=tells)
                 key = found["direction"], found["peer"], found["kind"]
                 flat = values.reshape(len(values), -1)
                 of = crossed[_split(party, found["split"], *key)]
                 of.setdefault(key, []).append((int(found["round"]), rows, flat))
             elif (mine := _OWN.fullmatch(name)) is not None:
+                tells = mine["own"] == "labels"
+                rows = _checked(party, values, rows, (1,) if tells else (2,), whole=tells)
                 truth = own[mine["split"] or SPLITS[0]]
                 truth.setdefault(mine["own"], []).append((0, rows, values))
             else:
@@ -282,14 +285,17 @@ def _order(name: str) -> int:
     return int(head) if head.isdecimal() and len(head) < 16 else -1
 
 
-def _check(party: str, name: str, values: Array, rows: Array | None) -> None:
-    # Labels are a list, or a column where the loss takes them so.
-    dimensions = (1,) if name.startswith("own:labels") else (1, 2) if ":labels:" in name else (2,)
+def _checked(
+    party: str, values: Array, rows: Array | None, dimensions: tuple[int, ...], whole: bool
+) -> Rows:
+    """The rows of a tensor, if it can be one that was recorded; `whole` numbers may be labels."""
     if rows is None or rows.dtype != np.int64 or rows.ndim != 1 or not len(rows):
         raise _odd(party)
     if values.ndim not in dimensions or len(values) != len(rows) or not values.size:
         raise _odd(party)
-    if values.dtype not in (np.float32, np.int64) or rows.min() < 0 or rows.max() >= _ROWS_MAX:
+    if values.dtype != np.float32 and not (whole and values.dtype == np.int64):
+        raise _odd(party)
+    if rows.min() < 0 or rows.max() >= _ROWS_MAX:
         raise _odd(party)
     # Not a comparison the other way round: NaN is to be refused too.
     if values.dtype == np.float32 and not (np.abs(values) <= _LARGEST).all():
@@ -297,6 +303,7 @@ def _check(party: str, name: str, values: Array, rows: Array | None) -> None:
             f"the recording of {party} has numbers that are not finite or larger than "
             f"{_LARGEST:.0e}, as a training that diverged has them: nothing can be said of it"
         )
+    return rows
 
 
 def _own(tensors: list[tuple[int, Rows, Array]]) -> Own:
