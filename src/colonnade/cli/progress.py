@@ -145,12 +145,14 @@ def _took(time_s: float, summary: Mapping[str, Any]) -> str:
 
 
 def _bar(console: Console, unit: str) -> Progress:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     return Progress(
         TextColumn(unit),
         MofNCompleteColumn(),
         BarColumn(bar_width=20),
+        # A run, or a training of a study, may take minutes in which nothing else moves.
+        TimeElapsedColumn(),
         TextColumn("{task.fields[figures]}", markup=False),
         console=console,
         transient=True,

@@ -91,9 +91,11 @@ def _seen_by(
     if embeddings is None:
         embeddings = beside.sent("summand", "sealed").get(recording.party)
     # The two recordings may have ended at different rows.
-    pair = (None if each is None else each.within(labels.rows) for each in (gradients, embeddings))
-    first, second = pair
-    return first, second
+    return _within(gradients, labels.rows), _within(embeddings, labels.rows)
+
+
+def _within(stream: Stream | None, rows: Rows) -> Stream | None:
+    return None if stream is None else stream.within(rows)
 
 
 def _codes(labels: Array) -> Array:
