@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 
 from colonnade.compress import Encoding, Key, Occasion, decode, plain
-from colonnade.protect.base import Protect
+from colonnade.protect.base import ENCRYPTED, Protect
 from colonnade.protect.masks import Masks
 from colonnade.protect.secret import Secret, Stream
 from colonnade.record.traffic import Recorder
@@ -64,8 +64,12 @@ class Stage:
             tensor = self._gradient.leaving(tensor, labels, self._random)
         if self._hides:
             assert self._masks is not None
-            round = 0 if use is None else use.round
-            tensor = self._masks.hide(tensor, round, self.purpose, self._to)
+            cipher = self._masks.private
+            if cipher is not None and self.purpose in ENCRYPTED:
+                tensor = cipher.encrypt(tensor)
+            else:
+                round = 0 if use is None else use.round
+                tensor = self._masks.hide(tensor, round, self.purpose, self._to)
         packed = self._encoder.encode(tensor, use or Occasion())
         if self._recorder is not None and use is not None and use.rows is not None:
             kept = decode(packed)

@@ -33,6 +33,7 @@ from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import (
     Barrier,
+    CipherKey,
     Embedding,
     EvaluationEmbedding,
     Failure,
@@ -128,14 +129,18 @@ class Active(ActiveWork):
         if self.keys is None:
             return
         with counted_once(self.world, self.agreement.start), self.world.off_clock():
-            while self.keys.missing():
-                await self.receive()
-            await hand_on(self.world, self.keys)
+            await hand_on(self.world, self.keys, self.receive)
 
     def _take_key(self, sender: str, message: MaskKey) -> None:
         if self.keys is None:
             raise not_due(sender, message)
         self.keys.accept(sender, message, sender)
+
+    def _take_cipher_key(self, sender: str, message: CipherKey) -> None:
+        cipher = None if self.keys is None else self.keys.cipher
+        if cipher is None or sender != cipher.first:
+            raise not_due(sender, message)
+        cipher.accept(sender, message)
 
     async def _prepare(self) -> None:
         """What the method wants done before the first round."""
@@ -157,6 +162,7 @@ class Active(ActiveWork):
             EvaluationEmbedding: self.evaluations.accept,
             Leave: self._take_leave,
             MaskKey: self._take_key,
+            CipherKey: self._take_cipher_key,
             Barrier: lambda sender, message: self.barrier.accept(sender),
             Finish: self._take_finish,
             Failure: self.take_failure,
@@ -215,8 +221,8 @@ class Active(ActiveWork):
 
     def waiting_for(self) -> str:
         view = self.view
-        if self.keys is not None and self.keys.missing():
-            return awaited(self.keys)
+        if self.keys is not None and (keys := awaited(self.keys)) is not None:
+            return keys
         if self.finishing:
             return f"{', '.join(sorted(self.finishing))}: to end the job too"
         if view.round == view.rounds or self.reason is not None:
@@ -294,11 +300,11 @@ class Active(ActiveWork):
         wanted = order.at_once or not order.recomputes or self.method.weight.weighs
         aggregate = await self.derive(exchange, exchange.forward, wanted)
         view.actions.append((self.world.now(), "aggregate", round))
-        self._note(aggregate.loss, exchange.completes)
+        self._note(math.nan if aggregate.loss is None else aggregate.loss, exchange.completes)
         if local.reports and learner.has_features:
             view.reported[self.world.me] = local.expected(view)
         view.agreed = local.agree(view)
-        if not math.isfinite(aggregate.loss):
+        if aggregate.loss is not None and not math.isfinite(aggregate.loss):
             learner.forget()
             self.diverge(Fault(f"the loss of round {round + 1} is {aggregate.loss}"))
             return

@@ -75,6 +75,29 @@ def _check_sum(job: Job, method: Method) -> None:
             "masks would hide nothing: leave out method.protect.sum, or have two passive parties "
             "or more"
         )
+    if method.protect.cipher is not None:
+        _check_cipher(job)
+
+
+def _check_cipher(job: Job) -> None:
+    """Ciphertexts can be added up, and nothing else."""
+    faults = {
+        "top.hidden has layers": (bool(job.top.layers), "leave out top.hidden"),
+        "train.class_weights weighs rows": (
+            job.train.class_weights != "none",
+            "leave out train.class_weights",
+        ),
+        "train.full_loss shows the active party the sums of training rows": (
+            job.train.full_loss,
+            "leave out train.full_loss",
+        ),
+    }
+    for fault, (found, cure) in faults.items():
+        if found:
+            raise JobError(
+                "method.protect.cipher lets the active party add up embeddings that it cannot "
+                f"read, and {fault}: {cure}, or method.protect.cipher"
+            )
 
 
 def method_name(job: Job) -> str:
