@@ -13,4 +13,6 @@
 What is computed under encryption is exact: it equals the same sums and products of whole numbers,
 bit for bit. Nothing here runs in constant time, so it does not withstand somebody who can measure
 the party's processor.
+
+Imports no other room.
 """

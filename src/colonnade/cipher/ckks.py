@@ -56,8 +56,9 @@ class CkksScheme:
     """CKKS with polynomials of a degree, for numbers of `bits` bits, 32 at most. Keys are private
     only: who encrypts is who decrypts, and an adder needs no key.
 
-    It takes a tenth to a hundredth of Paillier's time, and twice its bytes once a tensor fills its
-    ciphertexts, of 1024 or 2048 numbers; a small tensor takes a whole ciphertext too.
+    For wide tensors on fast lines: to encrypt, add and decrypt 256×64 numbers takes a thirtieth of
+    Paillier's time, and 7 times the bytes of float32 where Paillier takes 2.5. A ciphertext holds
+    1024 or 2048 numbers, and a tensor of fewer takes a whole one.
 
     >>> import os
     >>> scheme = CkksScheme(2048, bits=32)
