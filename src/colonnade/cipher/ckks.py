@@ -155,8 +155,8 @@ class CkksScheme:
 
 
 class CkksAdder:
-    """Adds up; an error that hides those of its parts makes that a holder of the key learns no more
-    from a sum than the sum."""
+    """Adds up, with noise that hides the errors of the parts, so that a holder of the key learns
+    next to nothing from a sum but the sum."""
 
     def __init__(self, scheme: CkksScheme) -> None:
         self._scheme = scheme
