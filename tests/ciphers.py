@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from colonnade.protect.cipher import Paillier
-
-SCHEME = Paillier.scheme
+from colonnade.protect.cipher import Ckks, Paillier
 
 
 @dataclass(frozen=True)
@@ -44,5 +42,6 @@ class Clear:
 
 
 def in_the_clear(monkeypatch):
-    """Paillier's place is taken by that."""
-    monkeypatch.setattr(Paillier, "scheme", lambda self, bits: Clear(bits))
+    """The place of the others is taken by that."""
+    for protection in (Ckks, Paillier):
+        monkeypatch.setattr(protection, "scheme", lambda self, bits: Clear(bits))

@@ -18,6 +18,7 @@ from colonnade.job import load
 from colonnade.learn.objective import Objective
 from colonnade.run.ceiling import ceiling
 from colonnade.run.clock import reclock
+from colonnade.run.naming import check_names
 from colonnade.run.setup import prepare
 from colonnade.testing.stores import MemoryStore
 from tests.ciphers import in_the_clear
@@ -28,9 +29,9 @@ ENCRYPTED = {"protect": {"cipher": "paillier:2048"}}
 COMPOSED = [method for method in METHODS if "compress" not in method]
 
 
-def case_of(method=None, rounds=6, **more):
+def case_of(method=None, rounds=6, cipher="paillier:2048", **more):
     options = {"loss": "taylor", "evaluate_every": "3 rounds", "validation": 0.2} | more
-    method = (method or {"name": "fedsgd"}) | ENCRYPTED
+    method = (method or {"name": "fedsgd"}) | {"protect": {"cipher": cipher}}
     return small(4, "agg", True, method=method, rounds=rounds, **options)
 
 
@@ -38,9 +39,10 @@ def trained(case, latency="30ms"):
     return simulate(with_network(case.job, latency=latency), case.data, case.modules)
 
 
+@pytest.mark.parametrize("cipher", ["paillier:2048", "ckks:2048"])
 @pytest.mark.parametrize("method", COMPOSED, ids=str)
-def test_encrypted_is_fixed_point_bit_for_bit(method, monkeypatch):
-    case = case_of(method)
+def test_encrypted_is_fixed_point_bit_for_bit(method, cipher, monkeypatch):
+    case = case_of(method, cipher=cipher)
     encrypted = trained(case)
     in_the_clear(monkeypatch)
     clear = trained(case)
@@ -186,6 +188,11 @@ SETS = ["method.protect.cipher=paillier:2048", "top.kind=agg", "top.hidden=[]", 
     ("sets", "sentence"),
     [
         (["method.protect.cipher=paillier:1024"], "a key of 1024 bits: Paillier's takes"),
+        (["method.protect.cipher=ckks:1000"], "polynomials of degree 1000: ckks takes 2048 or"),
+        (
+            ["method.protect.cipher=ckks", "method.protect.sum=pairwise:64"],
+            "numbers of 64 bits: ckks takes 32 at most",
+        ),
         (["method.protect.cipher=pailier:2048"], "there is no protection 'pailier' of cipher"),
         (["top.kind=split"], "set top.kind = 'agg'"),
         (["top.hidden=[4]"], r"top.hidden has layers: leave out top.hidden, or"),
@@ -201,6 +208,14 @@ SETS = ["method.protect.cipher=paillier:2048", "top.kind=agg", "top.hidden=[]", 
 def test_what_cannot_be_computed_under_encryption_is_refused(sets, sentence):
     with pytest.raises(JobError, match=sentence):
         simulate(load("digits", [*SETS, *sets]))
+
+
+def test_more_parties_than_a_cipher_adds_up_are_refused():
+    parties = {"bank": cn.Party(role="active")} | {f"p{i}": cn.Party() for i in range(65)}
+    job = cn.Job(parties=parties, method={"name": "fedsgd", "protect": {"cipher": "ckks"}},
+                 top=cn.Top(kind="agg"), train=cn.Train(rounds=2, loss="taylor"))  # fmt: skip
+    with pytest.raises(JobError, match="adds up 64 embeddings at most, and there are 65 passive"):
+        check_names(job)
 
 
 def test_losses_columns_weights_and_labels_that_do_not_fit_are_refused():

@@ -300,7 +300,7 @@ class Active(ActiveWork):
         wanted = order.at_once or not order.recomputes or self.method.weight.weighs
         aggregate = await self.derive(exchange, exchange.forward, wanted)
         view.actions.append((self.world.now(), "aggregate", round))
-        self._note(math.nan if aggregate.loss is None else aggregate.loss, exchange.completes)
+        self._note(aggregate.loss, exchange.completes)
         if local.reports and learner.has_features:
             view.reported[self.world.me] = local.expected(view)
         view.agreed = local.agree(view)
@@ -326,11 +326,12 @@ class Active(ActiveWork):
         """What has come cannot be learnt from: no update is made of it, and the job ends."""
         self.reason, self.fault = "diverged", fault
 
-    def _note(self, loss: float, completes: int | None) -> None:
+    def _note(self, loss: float | None, completes: int | None) -> None:
         """Tell of a round when it is whole, and of a loss that ends the run."""
-        self.losses.append(loss)
-        if completes is not None or not math.isfinite(loss):
-            mean = sum(self.losses) / len(self.losses)
+        if loss is not None:
+            self.losses.append(loss)
+        if completes is not None or (loss is not None and not math.isfinite(loss)):
+            mean = sum(self.losses) / len(self.losses) if self.losses else None
             world, view = self.world, self.view
             self.tell(RoundDone(world.me, world.now(), view.round, view.rounds, mean))
             self.losses.clear()

@@ -90,6 +90,10 @@ class CipherProtection(Protocol):
     @property
     def text(self) -> str: ...
 
+    @property
+    def parties_max(self) -> float:
+        """How many passive parties' embeddings can be added up."""
+
     def scheme(self, bits: int) -> Scheme:
         """The cryptosystem, for whole numbers of so many bits."""
 
@@ -163,6 +167,8 @@ def parse(table: Mapping[str, Any], base: Protect | None = None) -> Protect:
     if made.cipher is not None and made.sum is None:
         # The fixed point that is encrypted, and the masks of evaluations.
         made = replace(made, sum=_one("sum", "pairwise:32"))
+    if made.cipher is not None and made.sum is not None:
+        made.cipher.scheme(made.sum.bits)  # Refuses numbers that are too long for it.
     return made
 
 

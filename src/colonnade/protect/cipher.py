@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
 
+from colonnade.cipher.ckks import BITS_MAX, PARTS_MAX, CkksScheme
 from colonnade.cipher.paillier import check_bits
 from colonnade.cipher.scheme import PaillierScheme, Scheme
 
@@ -26,6 +29,7 @@ class Paillier:
     """
 
     bits: int
+    parties_max: ClassVar[float] = inf
 
     @property
     def text(self) -> str:
@@ -33,6 +37,37 @@ class Paillier:
 
     def scheme(self, bits: int) -> Scheme:
         return PaillierScheme(self.bits, bits)
+
+
+@dataclass(frozen=True)
+class Ckks:
+    """The same under CKKS (Cheon et al. 2017) with polynomials of a degree, for wide tensors on
+    fast lines: a fraction of Paillier's time, and several times its bytes. *Guarantee*: the same,
+    as far as ring learning with errors is hard, towards an active party that keeps to the protocol.
+    *No guarantee*: towards one that makes ciphertexts up and learns which of them the passive
+    parties refuse, which is known to recover keys of such schemes; Paillier has no such weakness
+    that we know of.
+    """
+
+    degree: int
+    parties_max: ClassVar[float] = PARTS_MAX
+
+    @property
+    def text(self) -> str:
+        return f"ckks:{self.degree}"
+
+    def scheme(self, bits: int) -> Scheme:
+        return CkksScheme(self.degree, bits)
+
+
+def ckks(degree: int = 4096) -> Ckks:
+    """Polynomials of this degree: 2048 or 4096.
+
+    >>> ckks(2048).text
+    'ckks:2048'
+    """
+    CkksScheme(degree, BITS_MAX)
+    return Ckks(degree)
 
 
 def paillier(bits: int = 2048) -> Paillier:
