@@ -215,9 +215,10 @@ class Alliance:
         up = down = 0
         for name in PARTIES:
             folder = self.run_folder(name)
-            for file in ("last", "best"):
-                for key, tensor in load_file(folder / f"{file}.safetensors").items():
-                    found[f"{name} {file} {key}"] = tensor.numpy().tobytes()
+            # A party that learns nothing itself has no such files.
+            for file in folder.glob("*.safetensors"):
+                for key, tensor in load_file(file).items():
+                    found[f"{name} {file.stem} {key}"] = tensor.numpy().tobytes()
             for row in json.loads((folder / "ledger.json").read_text()):
                 counts, key = [row["messages"], row["bytes"]], f"{row['direction']} {row['peer']}"
                 if row["kind"] in ("Hello", "MaskKey"):
@@ -230,7 +231,9 @@ class Alliance:
         for file in ("history", "rounds"):
             table = pyarrow.parquet.read_table(self.run_folder(ACTIVE) / f"{file}.parquet")
             columns = table.to_pydict()
-            found |= {f"{file} {key}": columns[key] for key in columns if key != "time_s"}
+            for key in columns.keys() - {"time_s"}:
+                # What is not known is the same as itself.
+                found[f"{file} {key}"] = [None if v != v else v for v in columns[key]]
         found["history bytes_up"] = [size - up for size in found["history bytes_up"]]
         found["history bytes_down"] = [size - down for size in found["history bytes_down"]]
         return found

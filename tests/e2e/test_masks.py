@@ -80,13 +80,15 @@ def test_an_active_party_that_meddles_with_keys_is_named_and_gets_no_embedding(m
     case, earlier = case_of(), {}
     honest = active_loop.hand_on
 
-    async def noted(world, keys):
+    async def noted(world, keys, receive):
+        await honest(world, keys, receive)
         earlier.update(keys.said)
-        await honest(world, keys)
 
-    async def hostile(world, keys):
+    async def hostile(world, keys, receive):
+        while keys.missing():
+            await receive()
         keys.said = meddle(keys, dict(earlier))
-        await honest(world, keys)
+        await honest(world, keys, receive)
 
     monkeypatch.setattr(active_loop, "hand_on", noted)
     run_trainings(case.job, signing(case))

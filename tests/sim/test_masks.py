@@ -167,7 +167,7 @@ def test_no_mask_is_used_twice_whatever_crashes(plan, method, every):
         """Notes whose mask with whom it uses for what, by the bits of it."""
 
         def hide(self, tensor, round, *use):
-            for peer, shared in self._shared.items():
+            for peer, shared in self.shared.items():
                 pad = shared.stream(*use, round).words(4).tobytes()
                 used.append((self._me, peer, pad))
             return super().hide(tensor, round, *use)

@@ -13,6 +13,7 @@ import colonnade as cn
 from colonnade import methods
 from colonnade.cli import main
 from colonnade.job import load
+from colonnade.privacy.audit import audit as audit_recordings
 from colonnade.privacy.recorded import read_recording
 from colonnade.run.audit import audit, save_audit
 from colonnade.run.setup import prepare
@@ -188,6 +189,29 @@ def test_what_a_party_knows_of_labels_under_masks_is_tried_too():
     run = cn.simulate(case.job, case.data, case.modules, record=ROUNDS)
     found = {each.attack for each in audit(run, known=10).findings if each.of == "labels"}
     assert {"completion", "combined"} <= found
+
+
+def test_under_encryption_what_was_encrypted_is_kept_and_what_is_decrypted_attacked():
+    method = {"name": "fedsgd", "protect": {"cipher": "paillier:2048"}}
+    options = {"loss": "taylor", "evaluate_every": "3 rounds", "validation": 0.2}
+    case = small(4, "agg", True, method=method, rounds=6, **options)
+    run = cn.simulate(case.job, case.data, case.modules, record=7)
+    active, (first, *_), own = case.job.active, case.job.passives, _recordings(run)
+    kinds = {name: {key[2] for key in of.streams} for name, of in own.items()}
+    # The active party reads nothing of the training, and has the truth about its rows.
+    assert not kinds.pop(active) and own[active].labels is not None
+    assert set(map(tuple, map(sorted, kinds.values()))) == {("gradient", "sealed")}
+    found = audit(run, known=10).findings
+    labels = {(each.to, each.attack) for each in found if each.of == "labels"}
+    assert labels >= {(name, "spectral") for name in case.job.passives}
+    columns = {(each.source, each.split) for each in found if each.of == "columns"}
+    assert columns == {("sum", "validation"), ("sum", "test")}
+    alone = audit_recordings({first: own[first]}, 10)
+    assert {(each.source, each.split) for each in alone.findings} == {
+        ("sealed", "train"), ("summand", "validation"), ("summand", "test")
+    }  # fmt: skip
+    assert alone.verdict[0].startswith(f"If {active} had the key, it could tell")
+    assert any("gradients that they decrypt" in what for what in alone.not_tested)
 
 
 def test_only_the_first_rounds_are_kept():

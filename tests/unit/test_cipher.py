@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import stat
 import sys
 from functools import cache
 
@@ -14,13 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.cipher import big
-from colonnade.cipher.keyfile import read_key, write_key
 from colonnade.cipher.linear import Linear
 from colonnade.cipher.paillier import InvalidCipher, PrivateKey, generate, public_key
 from colonnade.cipher.powers import Powers
 from colonnade.cipher.slots import Slots, from_fixed, to_fixed
 from colonnade.cipher.tensor import decrypt, encrypt, received, size_of
-from colonnade.errors import DataError, FailedError, JobError, RequestError
+from colonnade.errors import FailedError, JobError, RequestError
 from colonnade.protect.secret import Derived
 
 BITS = 2048
@@ -196,31 +194,6 @@ def test_keys_from_a_partner_are_checked():
 def test_a_key_of_another_length_is_refused(bits):
     with pytest.raises(JobError, match=f"a key of {bits} bits: Paillier's takes 2048, 3072 or"):
         generate(bits, os.urandom)
-
-
-def test_a_key_file_is_its_owners(tmp_path):
-    path = tmp_path / "key.json"
-    write_key(path, key())
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    read = read_key(path)
-    assert (read.p, read.q, read.public) == (key().p, key().q, key().public)
-    path.chmod(0o640)
-    with pytest.raises(DataError, match=r"others can read .*: chmod 600"):
-        read_key(path)
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [("colonnade", "other"), ('"p": "0x', '"p": "1'), ('"q"', '"r"'), ("{", ""), ("0x", "zz")],
-)
-def test_a_file_that_is_no_key_is_refused(tmp_path, before, after):
-    path = tmp_path / "key.json"
-    write_key(path, key())
-    path.write_text(path.read_text().replace(before, after, 1))
-    with pytest.raises(DataError, match="is no private key that this program wrote"):
-        read_key(path)
-    with pytest.raises(DataError, match="cannot be read: no such file"):
-        read_key(tmp_path / "absent")
 
 
 def test_without_gmpy2_whoever_encrypts_is_told_how_to_get_it(monkeypatch):

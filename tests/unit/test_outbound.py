@@ -20,6 +20,8 @@ OWN = {"train": {"labels": torch.arange(5)}, "test": {"columns": torch.ones(5, 2
 class Masked:
     """Hides every number."""
 
+    private = None
+
     def hide(self, tensor, round, *use):
         return torch.zeros(tensor.shape, dtype=torch.int32)
 
@@ -42,6 +44,22 @@ def test_of_a_tensor_under_masks_what_it_was_before_is_recorded():
     stage, tensor = out.stage("embedding"), torch.tensor([[1.5], [2.5]])
     assert not stage.pack(tensor, Occasion(4, ROWS)).data.view.tobytes().strip(b"\0")
     assert kept(recorder)["0:sent:bank:summand:4"].tolist() == tensor.tolist()
+
+
+def test_of_a_tensor_that_is_encrypted_what_it_was_before_is_recorded():
+    class Private:
+        def encrypt(self, tensor):
+            return torch.zeros(64, dtype=torch.uint8)
+
+    masks, recorder = Masked(), Recorder(9, OWN, "bank")
+    masks.private = Private()
+    out = outbound(recorder, protect=Protect(sum=pairwise(32)), masks=masks)
+    tensor = torch.tensor([[1.5], [2.5]])
+    assert out.stage("embedding").pack(tensor, Occasion(4, ROWS)).dtype == "uint8"
+    out.stage("evaluation").pack(tensor, Occasion(4), part=("test", ROWS))
+    found = kept(recorder)
+    assert found["0:sent:bank:sealed:4"].tolist() == tensor.tolist()
+    assert found["1:sent:bank:summand:4:test"].tolist() == tensor.tolist()
 
 
 def test_of_ciphertexts_only_the_truth_about_their_rows_is_recorded():

@@ -369,7 +369,7 @@ def test_what_the_active_party_cannot_read_is_attacked_as_its_receiver_has_recor
     found = {each.attack: each for each in both.findings}
     assert set(found) == {"norm", "spectral", "direction", "completion", "combined"}
     assert found["spectral"].pooled.accuracy > 0.95 and found["completion"].pooled.accuracy > 0.95
-    assert any("the encryption: bank" in what for what in both.not_tested)
+    assert any("the encryption, by which bank" in what for what in both.not_tested)
     alone = audit({"bank": bank})
     assert not alone.findings
     assert any("what others can tell of bank's labels" in what for what in alone.not_tested)

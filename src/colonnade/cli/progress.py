@@ -18,21 +18,22 @@ LINES = 20
 """How many lines a training prints at most where there is no terminal."""
 
 
-def _figures(now_ns: int, loss: float, measured: Mapping[str, float]) -> str:
+def _figures(now_ns: int, loss: float | None, measured: Mapping[str, float]) -> str:
     metrics = [
         f"{name} {value:.3f}"
         for name, value in measured.items()
         if name == "log_loss" or not name.endswith("_loss")
     ]
     time = [show_time(now_ns / 1e9)] if now_ns else []
-    return ", ".join([*time, f"loss {loss:.3f}", *metrics])
+    return ", ".join([*time, *([] if loss is None else [f"loss {loss:.3f}"]), *metrics])
 
 
 @contextmanager
 def follow_run(console: Console, rounds: int, quiet: bool) -> Iterator[Subscriber]:
     """An observer of one training, fit for where its output goes: a bar that moves with every
     round, or a line for an evaluation, at most every 5 % of the rounds."""
-    loss, due, measured = 0.0, 0.0, dict[str, float]()
+    loss: float | None = None
+    due, measured = 0.0, dict[str, float]()
 
     def line(event: Event) -> None:
         nonlocal loss, due
@@ -52,8 +53,10 @@ def follow_run(console: Console, rounds: int, quiet: bool) -> Iterator[Subscribe
             task = progress.add_task("", total=rounds, figures="")
 
             def move(event: Event) -> None:
-                if isinstance(event, RoundDone) and event.loss is not None:
-                    figures = _figures(event.time_ns, event.loss, measured)
+                nonlocal loss
+                if isinstance(event, RoundDone) and (event.loss is not None or loss is None):
+                    loss = event.loss
+                    figures = _figures(event.time_ns, loss, measured)
                     progress.update(task, completed=event.round + 1, figures=figures)
                 elif isinstance(event, Evaluated):
                     measured.update(event.measured)

@@ -24,7 +24,7 @@ from colonnade.data.ids import id_texts
 from colonnade.data.named import Dataset
 from colonnade.data.on_disk import ELSEWHERE, OnDisk, is_large
 from colonnade.data.tables import ordered, select, values
-from colonnade.data.views import cut
+from colonnade.data.views import NO_VIEW, cut
 from colonnade.errors import DataError, nearest
 from colonnade.job.ids import Ids
 from colonnade.job.records import Party, is_array
@@ -396,7 +396,7 @@ def named_features(name: str, party: Party, dataset: Dataset) -> pa.Table | Arra
             f"{name} has {other}, but the data set {dataset.name} holds "
             f"{'images' if wanted == 'view' else 'a table'}: use {wanted} instead"
         )
-    if not getattr(party, wanted):
+    if not getattr(party, wanted) or party.view == NO_VIEW:
         if party.role == "active":
             return None
         raise DataError(

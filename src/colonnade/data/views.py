@@ -1,7 +1,7 @@
 """Parts of images: which pixels each party holds.
 
 A view is a word (`left`, `top-right`, `all`), a strip of rows (`strip 2/8`), or a range that
-begins at 0 and leaves out its end (`rows 0:14`, `columns 0:3`).
+begins at 0 and leaves out its end (`rows 0:14`, `columns 0:3`); `none` is for labels only.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ VIEWS = (
     "bottom-left",
     "bottom-right",
 )
+NO_VIEW = "none"
+"""Of an active party that has the labels only."""
 _FORMS = ("strip 1/2", "rows 0:8", "columns 0:8")
 _STRIP = re.compile(r"strip (\d{1,9})/(\d{1,9})")
 _RANGE = re.compile(r"(rows|columns) (\d{1,9}):(\d{1,9})")

@@ -63,8 +63,9 @@ class Train(Record, frozen=True, kw_only=True):
     """Leave out the last batch of an epoch when it is smaller than the others."""
     labels: Literal["private", "shared"] = "private"
     """Whether passive parties may see the labels (snapshot methods need that)."""
-    loss: Literal["auto", "bce", "cross_entropy", "mse", "l1", "huber"] = "auto"
-    """`auto`: bce for two classes, cross_entropy for more, mse for quantities."""
+    loss: Literal["auto", "bce", "cross_entropy", "mse", "l1", "huber", "taylor"] = "auto"
+    """`auto`: bce for two classes, cross_entropy for more, mse for quantities. `taylor` is the
+    logistic loss to second order, which can be differentiated under encryption."""
     class_weights: Literal["none", "balanced"] | list[float] = "none"
     """How much the rows of each class count; `balanced` makes all classes count the same."""
     pos_weight: float | None = None

@@ -1,4 +1,4 @@
 """What computes: the learners that the programs ask, and all that they are built from.
 
-May import record, models, data, job, methods, policies, compress, protect, wire.
+May import record, models, data, job, methods, policies, compress, protect, cipher, wire.
 """

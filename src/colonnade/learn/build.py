@@ -12,6 +12,7 @@ from torch.optim import lr_scheduler
 from colonnade.errors import JobError
 from colonnade.learn.active import TorchActive
 from colonnade.learn.agreement import Agreement
+from colonnade.learn.encrypted import EncryptedActive, EncryptedPassive
 from colonnade.learn.objective import Objective
 from colonnade.learn.optim import build_optimizer, build_schedule
 from colonnade.learn.participant import Participant, secret_seed
@@ -19,7 +20,7 @@ from colonnade.learn.passive import TorchPassive
 from colonnade.learn.snapshot import SnapshotActive, SnapshotPassive
 from colonnade.learn.trainer import Trainer, evaluating
 from colonnade.models import top as tops
-from colonnade.protect.masks import Masks
+from colonnade.protect.masks import Keys, Masks
 
 
 def build_top(party: Participant, widths: Mapping[str, int], objective: Objective) -> nn.Module:
@@ -73,14 +74,17 @@ def build_passive(
     assert party.model is not None
     modules = {"bottom": party.spread("bottom", build_bottom(party))}
     common = modules, _trainer(party, agreement, modules), party, agreement
+    if agreement.method.protect.cipher is not None:
+        assert masks is not None
+        return EncryptedPassive(*common, masks=masks, objective=objective)
     if not agreement.method.exchange.sends_snapshots:
         return TorchPassive(*common, masks)
     top = build_top(party, agreement.present, objective)
     return SnapshotPassive(*common, objective=objective, top=top)
 
 
-def build_active(party: Participant, agreement: Agreement) -> TorchActive:
-    """The active party's learner."""
+def build_active(party: Participant, agreement: Agreement, keys: Keys | None = None) -> TorchActive:
+    """The active party's learner; it has keys only where embeddings are added up."""
     assert party.objective is not None
     top = begun_top(party, agreement.present, party.objective)
     if agreement.method.protect.sum is not None and not isinstance(top, tops.Agg):
@@ -91,8 +95,12 @@ def build_active(party: Participant, agreement: Agreement) -> TorchActive:
     modules = {"top": party.spread("top", top)}
     if party.model is not None:
         modules = {"bottom": party.spread("bottom", build_bottom(party))} | modules
+    common = modules, _trainer(party, agreement, modules), party, agreement
+    if agreement.method.protect.cipher is not None:
+        assert keys is not None
+        return EncryptedActive(*common, keys=keys)
     learner = SnapshotActive if agreement.method.exchange.sends_snapshots else TorchActive
-    return learner(modules, _trainer(party, agreement, modules), party, agreement)
+    return learner(*common)
 
 
 def _trainer(ready: Participant, agreement: Agreement, modules: Mapping[str, nn.Module]) -> Trainer:

@@ -28,7 +28,8 @@ Reply = Gradient | Snapshot
 class Aggregate:
     """What comes out of the top model: the loss, and its derivatives by every embedding."""
 
-    loss: float
+    loss: float | None
+    """None where nobody can tell it."""
     answer: Any = None
     """What the passive parties get: derivatives by party, or a snapshot; None if not wanted."""
     own: Any = None

@@ -59,10 +59,10 @@ class NullLearner:
         self._me = me
         self._importance = torch.ones(self.width)
         self._encoding = method.compress.embedding
-        self._dtype = method.protect.crossing(sizes.dtype)
+        self._protect = method.protect
         self._outbound = Outbound(0, me, Secret(bytes(KEY_BYTES)))
         out = self._outbound.stage("embedding", self._encoding)
-        self._embedding = Template(out, self.width, self._dtype)
+        self._embedding = Template(out, self.width, sizes.dtype, method.protect)
 
     def _nothing(self, *_: Any, **__: Any) -> None:
         """There is nothing to compute, to learn or to remember."""
@@ -108,7 +108,7 @@ class NullPassive(NullLearner):
     def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
         rows, encoding = self._sizes.rows[split], self._encoding
         out = self._outbound.stage("evaluation", None if self._sizes.evaluates_plain else encoding)
-        template = Template(out, self.width, self._dtype)
+        template = Template(out, self.width, self._sizes.dtype, self._protect)
         return [
             (start, template.piece(min(EVALUATION_ROWS, rows - start), round))
             for start in range(0, rows, EVALUATION_ROWS)
@@ -134,9 +134,13 @@ class NullActive(NullLearner):
         self._record = record or Record()
         self._captured = -1
         self._gradients = {
-            peer: Template(self._outbound.stage("gradient", encoding, peer), width, sizes.dtype)
+            peer: Template(
+                self._outbound.stage("gradient", methods[peer].compress.gradient, peer),
+                width,
+                sizes.dtype,
+                self._protect,
+            )
             for peer, width in sizes.widths.items()
-            for encoding in [methods[peer].compress.gradient]
         }
         self._top = [
             (
@@ -170,7 +174,9 @@ class NullActive(NullLearner):
     ) -> Aggregate:
         """The loss on record."""
         losses = self._record.losses
-        loss = losses[exchange.round] if losses else 0.0
+        loss: float | None = losses[exchange.round] if losses else 0.0
+        if self._protect.cipher is not None:
+            loss = None
         if not self._snapshots or stale:
             return Aggregate(loss)
         embeddings = dict(exchange.packed)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from colonnade.compress import Encoding, Key, Occasion, decode, plain
 from colonnade.data.splits import Split
-from colonnade.protect.base import Protect
+from colonnade.protect.base import ENCRYPTED, Protect
 from colonnade.protect.masks import Masks
 from colonnade.protect.secret import Secret, Stream
 from colonnade.record.traffic import Recorder
@@ -83,8 +83,13 @@ class Stage:
         hidden: Hidden | None = None
         if self._hides:
             assert self._masks is not None
-            hidden = "summand", tensor
-            tensor = self._masks.hide(tensor, use.round, self.purpose, self._to)
+            cipher = self._masks.private
+            if cipher is not None and self.purpose in ENCRYPTED:
+                hidden = "sealed", tensor
+                tensor = cipher.encrypt(tensor)
+            else:
+                hidden = "summand", tensor
+                tensor = self._masks.hide(tensor, use.round, self.purpose, self._to)
         packed = self._encoder.encode(tensor, use)
         if self._recorder is not None and self._recorder.wants(use.round):
             self._note(self._recorder, packed, use, part, hidden)

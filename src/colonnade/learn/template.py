@@ -9,6 +9,7 @@ import torch
 from colonnade.compress import Occasion
 from colonnade.learn.outbound import Stage
 from colonnade.policies.view import Exchange
+from colonnade.protect.base import Protect
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import Packed
 
@@ -16,10 +17,13 @@ from colonnade.wire.messages import Packed
 class Template:
     """Tensors of one party and role as they cross the wire, by their number of rows."""
 
-    def __init__(self, stage: Stage, width: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self, stage: Stage, width: int, dtype: torch.dtype, protect: Protect | None = None
+    ) -> None:
         self._stage = stage
         self._width = width
         self._dtype = dtype
+        self._protect = protect or Protect()
         self._made: dict[int, torch.Tensor] = {}
         self._packed: dict[int, Packed] = {}
 
@@ -37,7 +41,9 @@ class Template:
         found = self._packed.get(rows)
         if found is None:
             if rows not in self._made:
-                self._made[rows] = some_values((rows, self._width), self._dtype)
+                purpose = self._stage.purpose
+                crossing = self._protect.crossing((rows, self._width), self._dtype, purpose)
+                self._made[rows] = some_values(*crossing)
             found = self._stage.pack(self._made[rows], use)
             if self._stage.is_plain:
                 self._packed[rows] = found

@@ -163,6 +163,7 @@ def _senseless(method: Method) -> Iterator[tuple[bool, str]]:
         "out method.protect.gradient",
     )
     yield from _unsummed(method)
+    yield from _unencrypted(method)
     yield (
         method.window.most > 1 and method.quorum.remembers,
         "with quorum=anyone nobody waits for others, so there is nothing to pipeline for: leave "
@@ -192,6 +193,21 @@ def _unsummed(method: Method) -> Iterator[tuple[bool, str]]:
         summed and method.compress.embedding != Compress().embedding,
         "masks cancel in a sum of numbers, and compressed embeddings are none: leave out "
         "compress.embedding, or method.protect.sum",
+    )
+
+
+def _unencrypted(method: Method) -> Iterator[tuple[bool, str]]:
+    """Combinations in which gradients are needed in the clear, and cannot be encrypted."""
+    encrypts = method.protect.cipher is not None
+    yield (
+        encrypts and method.protect.gradient is not None,
+        "with method.protect.cipher the active party computes gradients that it cannot read, so it "
+        "cannot add noise to them: leave out method.protect.gradient, or the cipher",
+    )
+    yield (
+        encrypts and method.compress.gradient != Compress().gradient,
+        "with method.protect.cipher gradients cross as ciphertexts, which cannot be compressed: "
+        "leave out compress.gradient, or the cipher",
     )
 
 

@@ -33,6 +33,7 @@ from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import (
     Barrier,
+    CipherKey,
     Embedding,
     EvaluationEmbedding,
     Failure,
@@ -128,14 +129,18 @@ class Active(ActiveWork):
         if self.keys is None:
             return
         with counted_once(self.world, self.agreement.start), self.world.off_clock():
-            while self.keys.missing():
-                await self.receive()
-            await hand_on(self.world, self.keys)
+            await hand_on(self.world, self.keys, self.receive)
 
     def _take_key(self, sender: str, message: MaskKey) -> None:
         if self.keys is None:
             raise not_due(sender, message)
         self.keys.accept(sender, message, sender)
+
+    def _take_cipher_key(self, sender: str, message: CipherKey) -> None:
+        cipher = None if self.keys is None else self.keys.cipher
+        if cipher is None or sender != cipher.first:
+            raise not_due(sender, message)
+        cipher.accept(sender, message)
 
     async def _prepare(self) -> None:
         """What the method wants done before the first round."""
@@ -157,6 +162,7 @@ class Active(ActiveWork):
             EvaluationEmbedding: self.evaluations.accept,
             Leave: self._take_leave,
             MaskKey: self._take_key,
+            CipherKey: self._take_cipher_key,
             Barrier: lambda sender, message: self.barrier.accept(sender),
             Finish: self._take_finish,
             Failure: self.take_failure,
@@ -215,8 +221,8 @@ class Active(ActiveWork):
 
     def waiting_for(self) -> str:
         view = self.view
-        if self.keys is not None and self.keys.missing():
-            return awaited(self.keys)
+        if self.keys is not None and (keys := awaited(self.keys)) is not None:
+            return keys
         if self.finishing:
             return f"{', '.join(sorted(self.finishing))}: to end the job too"
         if view.round == view.rounds or self.reason is not None:
@@ -298,7 +304,7 @@ class Active(ActiveWork):
         if local.reports and learner.has_features:
             view.reported[self.world.me] = local.expected(view)
         view.agreed = local.agree(view)
-        if not math.isfinite(aggregate.loss):
+        if aggregate.loss is not None and not math.isfinite(aggregate.loss):
             learner.forget()
             self.diverge(Fault(f"the loss of round {round + 1} is {aggregate.loss}"))
             return
@@ -320,11 +326,12 @@ class Active(ActiveWork):
         """What has come cannot be learnt from: no update is made of it, and the job ends."""
         self.reason, self.fault = "diverged", fault
 
-    def _note(self, loss: float, completes: int | None) -> None:
+    def _note(self, loss: float | None, completes: int | None) -> None:
         """Tell of a round when it is whole, and of a loss that ends the run."""
-        self.losses.append(loss)
-        if completes is not None or not math.isfinite(loss):
-            mean = sum(self.losses) / len(self.losses)
+        if loss is not None:
+            self.losses.append(loss)
+        if completes is not None or (loss is not None and not math.isfinite(loss)):
+            mean = sum(self.losses) / len(self.losses) if self.losses else None
             world, view = self.world, self.view
             self.tell(RoundDone(world.me, world.now(), view.round, view.rounds, mean))
             self.losses.clear()

@@ -18,7 +18,7 @@ from colonnade.job.terms import shown
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import PassiveLearner, Reply
 from colonnade.party.loop import Handler, TrainingLoop, not_due
-from colonnade.party.masking import awaited, counted_once
+from colonnade.party.masking import awaited, counted_once, exchange_keys
 from colonnade.party.outcome import REASONS, Outcome
 from colonnade.party.questions import Questions
 from colonnade.party.warmup import rehearse, upload
@@ -31,6 +31,7 @@ from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import (
     Barrier,
+    CipherKey,
     Embedding,
     Evaluate,
     EvaluationEmbedding,
@@ -105,6 +106,7 @@ class Passive(TrainingLoop):
             Labels: lambda sender, message: self.learner.learn_labels(message),
             Barrier: self._take_barrier,
             MaskKey: self._take_key,
+            CipherKey: self._take_cipher_key,
             Finish: self._take_finish,
             Failure: self.take_failure,
         }
@@ -114,14 +116,18 @@ class Passive(TrainingLoop):
         if self.masks is None:
             return
         with counted_once(self.world, self.agreement.start), self.world.off_clock():
-            await self.world.send(self.active, self.masks.mine)
-            while self.masks.missing():
-                await self.receive()
+            await exchange_keys(self.world, self.active, self.masks, self.receive)
 
     def _take_key(self, sender: str, message: MaskKey) -> None:
         if self.masks is None:
             raise not_due(sender, message)
         self.masks.accept(sender, message, message.party)
+
+    def _take_cipher_key(self, sender: str, message: CipherKey) -> None:
+        masks = self.masks
+        if masks is None or masks.missing() or masks.private is None or masks.private.draws:
+            raise not_due(sender, message)
+        masks.private.accept(sender, message)
 
     def _take_reply(self, sender: str, message: Reply) -> None:
         exchange = self.in_flight.pop(message.round, None)
@@ -321,8 +327,8 @@ class Passive(TrainingLoop):
         self.questions.restore(state["questions"])
 
     def waiting_for(self) -> str:
-        if self.masks is not None and self.masks.missing():
-            return awaited(self.masks)
+        if self.masks is not None and (keys := awaited(self.masks)) is not None:
+            return keys
         if self.in_flight:
             return f"{self.active}: the reply to round {min(self.in_flight) + 1}"
         return f"{self.active}: to end the job"

@@ -12,6 +12,7 @@ from colonnade.job.bounds import WIDTH_MAX
 from colonnade.job.records import Job
 from colonnade.job.terms import terms as terms_of
 from colonnade.learn.build import build_active, build_passive
+from colonnade.learn.encrypted import check_encrypted
 from colonnade.learn.objective import TASKS, Objective
 from colonnade.learn.participant import Participant
 from colonnade.methods.method import Method
@@ -135,12 +136,15 @@ class Training:
             common = party.method, welcome, party.credentials()
             masks = masks_of(job, party.me, *common, party.randomness)
             keys = keys_of(job, *common)
+        objective = party.objective if party.leads else self._objective(welcome)
+        assert objective is not None
+        if party.method.protect.cipher is not None:
+            check_encrypted(objective, welcome.widths[job.active])
         if not party.leads:
-            objective = self._objective(welcome)
             learner = build_passive(party, agreement, objective, masks)
             return Passive(world, agreement, learner, self.store, masks)
         evaluations = Evaluations(job.train, party.metrics[0], job.passives, agreement.schedule)
-        learning = build_active(party, agreement)
+        learning = build_active(party, agreement, keys)
         return Active(world, agreement, learning, evaluations, self.store, keys)
 
     def _check(self, welcome: Welcome) -> None:

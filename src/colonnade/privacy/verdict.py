@@ -170,7 +170,9 @@ def not_tested(findings: Sequence[Finding], recordings: Mapping[str, Recording])
             for to in _receivers(parts, "summand") - tried
         ]
         said += [
-            f"the encryption: {to} is taken to read nothing of what {name} has encrypted"
+            f"the encryption, by which {to} is taken to read nothing of what {name} encrypted; and "
+            f"what other passive parties can tell of {name}'s columns from the gradients that they "
+            "decrypt"
             for to in _receivers(parts, "sealed")
         ]
         if own.labels is not None and not any(each.of == "labels" for each in findings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
@@ -10,9 +11,14 @@ from typing import Any, Protocol
 import torch
 from numpy.typing import NDArray
 
+from colonnade.cipher.scheme import Scheme
 from colonnade.errors import JobError, nearest
 from colonnade.plugins import call, own_functions
 from colonnade.protect.secret import Draws, Stream
+
+ENCRYPTED = ("embedding", "gradient")
+"""The purposes of the tensors that a cipher hides."""
+Crossing = tuple[tuple[int, ...], torch.dtype]
 
 
 class LabelProtection(Protocol):
@@ -63,6 +69,10 @@ class SumProtection(Protocol):
     def text(self) -> str: ...
 
     @property
+    def bits(self) -> int:
+        """Of the words."""
+
+    @property
     def dtype(self) -> torch.dtype:
         """Of embeddings as they cross."""
 
@@ -72,6 +82,20 @@ class SumProtection(Protocol):
 
     def to_float(self, total: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """The sum of the words of all parties as numbers."""
+
+
+class CipherProtection(Protocol):
+    """What hides training embeddings from the active party, and their sum too."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def parties_max(self) -> float:
+        """How many passive parties' embeddings can be added up."""
+
+    def scheme(self, bits: int) -> Scheme:
+        """The cryptosystem, for whole numbers of so many bits."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +111,26 @@ class Protect:
     embedding: tuple[EmbeddingProtection, ...] = ()
     """One after the other, joined by `+` in a text."""
     sum: SumProtection | None = None
+    cipher: CipherProtection | None = None
+    """Of the numbers that `sum` makes; evaluations cross under its masks."""
 
-    def crossing(self, dtype: torch.dtype) -> torch.dtype:
-        """The type of embeddings of this type as they cross, where they are not compressed."""
-        return dtype if self.sum is None else self.sum.dtype
+    @property
+    def scheme(self) -> Scheme | None:
+        """The cryptosystem of training embeddings and gradients; None where they are not
+        encrypted."""
+        if self.cipher is None or self.sum is None:
+            return None
+        return self.cipher.scheme(self.sum.bits)
+
+    def crossing(self, shape: tuple[int, ...], dtype: torch.dtype, role: str) -> Crossing:
+        """Shape and type of a tensor as it crosses, where it is not compressed; `role` is its
+        purpose."""
+        scheme = self.scheme
+        if scheme is not None and role in ENCRYPTED:
+            return scheme.cells(math.prod(shape)), torch.uint8
+        if self.sum is not None and role != "gradient":
+            return shape, self.sum.dtype
+        return shape, dtype
 
     @property
     def texts(self) -> dict[str, str]:
@@ -123,7 +163,13 @@ def parse(table: Mapping[str, Any], base: Protect | None = None) -> Protect:
         if name != "embedding" and len(parts) > 1:
             raise JobError(f"method.protect.{name} is '{spec}': only embeddings take several")
         chosen[name] = parts if name == "embedding" else parts[0]
-    return replace(base or Protect(), **chosen)
+    made = replace(base or Protect(), **chosen)
+    if made.cipher is not None and made.sum is None:
+        # The fixed point that is encrypted, and the masks of evaluations.
+        made = replace(made, sum=_one("sum", "pairwise:32"))
+    if made.cipher is not None and made.sum is not None:
+        made.cipher.scheme(made.sum.bits)  # Refuses numbers that are too long for it.
+    return made
 
 
 def _one(field: str, text: str) -> Any:

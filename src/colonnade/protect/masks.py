@@ -16,6 +16,7 @@ from colonnade.errors import BreachError
 from colonnade.protect.base import SumProtection
 from colonnade.protect.keys import KEY_BYTES, Credentials, Occasion, agree, derive, public_key
 from colonnade.protect.secret import Randomness, Secret
+from colonnade.protect.shared_key import PrivateHalf, PublicHalf
 from colonnade.wire.messages import MaskKey
 
 _CONTEXT = "colonnade masks 1"
@@ -25,9 +26,17 @@ class Keys:
     """The keys of the passive parties, each checked as it comes. The active party has nothing else:
     it hands them on."""
 
-    def __init__(self, due: Sequence[str], occasion: Occasion, credentials: Credentials) -> None:
-        """Of the parties that are `due` none has come yet."""
+    def __init__(
+        self,
+        due: Sequence[str],
+        occasion: Occasion,
+        credentials: Credentials,
+        cipher: PublicHalf | None = None,
+    ) -> None:
+        """Of the parties that are `due` none has come yet; `cipher` is the key under which training
+        embeddings cross, where they do not cross under masks."""
         self.said: dict[str, MaskKey] = {}
+        self.cipher = cipher
         self._due, self._occasion, self._credentials = tuple(due), occasion, credentials
 
     def missing(self) -> list[str]:
@@ -80,18 +89,22 @@ class Masks(Keys):
         occasion: Occasion,
         credentials: Credentials,
         randomness: Randomness,
+        cipher: PrivateHalf | None = None,
     ) -> None:
         """`parties` are all that send embeddings, in the order of the job."""
-        super().__init__([name for name in parties if name != me], occasion, credentials)
+        super().__init__([name for name in parties if name != me], occasion, credentials, cipher)
         self._protection, self._me, self._parties = protection, me, tuple(parties)
+        self.private = cipher
         # Never kept anywhere: whoever begins again has another one.
         self._secret = randomness(KEY_BYTES)
         key = public_key(self._secret)
         signature = credentials.sign(self._words(me, key))
         self.mine = MaskKey(me, key, credentials.certificate, signature)
         """The key that the others are to get."""
-        self._shared: dict[str, Secret] = {}
+        self.shared: dict[str, Secret] = {}
         """What this party shares with each other one."""
+        if cipher is not None:
+            cipher.shared = self.shared
         self._used: dict[tuple[str | int, ...], int] = {}
         """The last round whose mask was used, by what else names it."""
 
@@ -101,7 +114,7 @@ class Masks(Keys):
         names = self._occasion.words(_CONTEXT, *(one.party for one in both))
         shared = agree(self._secret, said.key)
         salt = b"".join(one.key for one in both)
-        self._shared[said.party] = Secret(derive(shared, salt, names))
+        self.shared[said.party] = Secret(derive(shared, salt, names))
 
     def hide(self, tensor: torch.Tensor, round: int, *use: str | int) -> torch.Tensor:
         """The tensor as words under this party's masks. A mask that was used is never used again:
@@ -114,7 +127,7 @@ class Masks(Keys):
         for number, name in enumerate(self._parties):
             if number == place:
                 continue
-            stream = self._shared[name].stream(*use, round)
+            stream = self.shared[name].stream(*use, round)
             mask = stream.words(numbers.size, numbers.dtype).reshape(numbers.shape)
             # The words wrap; the sum of both ends' is what it was.
             if number > place:

@@ -32,10 +32,14 @@ class Secret:
         assert len(key) == KEY_BYTES
         self._key = key
 
+    def key(self, *use: str | int) -> bytes:
+        """A key of its own for each use."""
+        text = repr(use).encode()
+        return hashlib.blake2b(text, key=self._key, digest_size=KEY_BYTES).digest()
+
     def stream(self, *use: str | int) -> Stream:
         """A stream of its own for each use."""
-        text = repr(use).encode()
-        return Stream(hashlib.blake2b(text, key=self._key, digest_size=KEY_BYTES).digest())
+        return Stream(self.key(*use))
 
 
 def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from colonnade.packed import LongList
@@ -14,7 +15,8 @@ ROUND = "qdd"
 
 
 class History:
-    """Follows a training: a row for each round, and a row for each evaluation.
+    """Follows the active party's training: a row for each round, whose loss is NaN where the party
+    cannot tell it, and a row for each evaluation.
 
     >>> history = History(per_epoch=10)
     >>> history(RoundDone("bank", time_ns=5_000_000, round=0, rounds=9, loss=0.7))
@@ -41,17 +43,18 @@ class History:
         """Take down what the active party tells."""
         # Every round comes here: tests of the type are quicker than patterns.
         if isinstance(event, RoundDone):
-            if event.loss is not None:
-                self._rounds.append((event.round + 1, event.time_ns / 1e9, event.loss))
-                if not event.round % PACK_EVERY:
-                    self._rounds.pack()
+            loss = math.nan if event.loss is None else event.loss
+            self._rounds.append((event.round + 1, event.time_ns / 1e9, loss))
+            if not event.round % PACK_EVERY:
+                self._rounds.pack()
         elif isinstance(event, Evaluated):
             self.evaluations.append(self._row(event))
         elif isinstance(event, Tested):
             self.test = {"round": event.round + 1, **event.measured}
 
     def _row(self, event: Evaluated) -> Row:
-        """`loss` is the mean over the rounds since the last evaluation."""
+        """`loss` is the mean over the rounds since the last evaluation; None where nobody can tell
+        it."""
         done = event.round + 1
         recent = self._rounds.column(2, self._judged_rounds, done)
         self._judged_rounds = done
@@ -61,7 +64,7 @@ class History:
             "time_s": event.time_ns / 1e9,
             "bytes_up": event.bytes_up,
             "bytes_down": event.bytes_down,
-            "loss": sum(recent) / len(recent),
+            "loss": None if math.isnan(mean := sum(recent) / len(recent)) else mean,
             **event.measured,
             "best": event.best,
         }

@@ -9,6 +9,10 @@ the host has. η₀ = 0.011 was tuned so that Q = 1 needs what the paper says, a
 All seeds are trained in whole numbers without encryption, as often as the paper goes; the seed with
 the median of rounds is trained again between two processes over mTLS, with Paillier keys of 2048
 bits, up to an AUC of 70 %. Both must end with the same weights, to the last bit.
+
+Beside it stands a training of our own (`method.protect.cipher`) on the same columns, launched as
+three processes over mTLS: a bank with the labels only, and the guest's and the host's columns at
+two passive parties, who share a key that the bank has not.
 """
 
 from __future__ import annotations
@@ -22,9 +26,11 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from colonnade.errors import FailedError
+from colonnade.job.files import loads, with_sets
 from colonnade.record.private import write_whole
 from colonnade.record.table import show_found
 from colonnade.reproduce import Reproduction, Say
+from colonnade.run.launch import launch
 from colonnade.run.transfer import GUEST, HOST, train_encrypted
 from colonnade.transfer.leak import embeddings_of_host, labels_of_guest
 from colonnade.transfer.program import Measured
@@ -50,6 +56,39 @@ UPDATES, TARGETS, SEEDS = (1, 5, 10), (70, 75, 80), (0, 1, 2, 3, 4)
 ROUNDS_MAX = {1: 60, 5: 18, 10: 10}
 """A quarter more than the paper needs for 80 %."""
 QUICK_ROWS, QUICK_WIDTH = 600, 8
+OURS_ROUNDS, OURS_QUICK_ROUNDS = 90, 2
+OURS = """
+name = "credit-encrypted"
+data = "credit"
+
+[method]
+name = "fedbcd"
+protect = { cipher = "paillier:2048" }
+
+[train]
+batch_size = 256
+loss = "taylor"
+metric = "auc"
+evaluate_every = "1 round"
+
+[top]
+kind = "agg"
+
+[parties.bank]
+role = "active"
+
+[parties.person]
+columns = ["LIMIT_BAL", "AGE", "SEX", "EDUCATION", "MARRIAGE"]
+categorical = ["SEX", "EDUCATION", "MARRIAGE"]
+model = { name = "mlp", hidden = [64], embedding = 1 }
+optimizer = { name = "adam", lr = 0.005 }
+
+[parties.payments]
+columns = ["PAY_*", "BILL_*"]
+model = { name = "mlp", hidden = [64], embedding = 1 }
+optimizer = { name = "adam", lr = 0.005 }
+"""
+"""All 24,000 training rows, in batches; the rate is our default's."""
 
 
 def reproduce(out: Path | None, seeds: list[int] | None, quick: bool, say: Say) -> Reproduction:
@@ -68,7 +107,28 @@ def reproduce(out: Path | None, seeds: list[int] | None, quick: bool, say: Say) 
     seed = _median_seed(chosen, found[1])
     for updates in UPDATES[1:2] if quick else UPDATES:
         sealed[updates] = _encrypted(_setting(updates, seed, quick), quick, say, out)
-    return _table(found, sealed, chosen, seed)
+    beside = {updates: _ours(updates, chosen[0], quick, say) for updates in UPDATES}
+    return _table(found, sealed, beside, chosen, seed)
+
+
+def _ours(updates: int, seed: int, quick: bool, say: Say) -> dict[str, Any]:
+    """What our own protocol takes, with real ciphertexts on a real wire."""
+    rounds = OURS_QUICK_ROUNDS if quick else OURS_ROUNDS
+    sets = [f"method.updates={updates}", f"train.rounds={rounds}", f"seed={seed}"]
+    job = with_sets(loads(OURS), *sets)
+    run = launch(job)
+    reached = {
+        target: next((row["round"] for row in run.history if row["auc"] >= target / 100), None)
+        for target in TARGETS
+    }
+    say(f"Q = {updates}, our own protocol: AUC 70 % after {reached[70]} rounds of {rounds}")
+    busy = {name: run.parties[name].busy_s / rounds * 1e3 for name in job.parties}
+    return {
+        "rounds": {str(target): at for target, at in reached.items()},
+        "auc": max(row["auc"] for row in run.history),
+        "busy_ms_per_round": busy,
+        "bytes_per_round": run.summary()["bytes"]["total"] / rounds,
+    }
 
 
 def _setting(updates: int, seed: int, quick: bool) -> Setting:
@@ -157,6 +217,7 @@ def _leak(both: Mapping[str, Measured], setting: Setting, rows: Rows) -> dict[st
 def _table(
     found: Mapping[int, Sequence[Trained]],
     sealed: Mapping[int, dict[str, Any]],
+    beside: Mapping[int, dict[str, Any]],
     seeds: Sequence[int],
     seed: int,
 ) -> Reproduction:
@@ -182,6 +243,7 @@ def _table(
             f"encrypted: seed {seed}, the median, over mTLS, Paillier 2048; weights equal to those "
             "without encryption, bit for bit",
             *_told(sealed),
+            *(_said_of(updates, run) for updates, run in beside.items()),
         ],
         data={
             "rounds": {
@@ -190,8 +252,20 @@ def _table(
                 for updates in UPDATES
             },
             "encrypted": {f"Q={updates}": run for updates, run in sealed.items()},
+            "ours": {f"Q={updates}": run for updates, run in beside.items()},
             "seeds": list(seeds),
         },
+    )
+
+
+def _said_of(updates: int, run: Mapping[str, Any]) -> str:
+    """Our own protocol, in a sentence."""
+    rounds = ", ".join(f"{target} % after {at}" for target, at in run["rounds"].items() if at)
+    busy = run["busy_ms_per_round"]
+    return (
+        f"our own protocol, Q = {updates}: {rounds or 'no target reached'}; a round takes a "
+        f"passive party {max(busy.values()):.0f} ms and the bank {busy['bank']:.0f} ms, and "
+        f"{run['bytes_per_round'] / 1e3:.1f} kB in all; best AUC {run['auc']:.1%}"
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from colonnade.compress import Encoding, plain
 from colonnade.learn.agreement import own_method
-from colonnade.learn.outbound import Outbound
+from colonnade.learn.outbound import Outbound, Purpose
 from colonnade.learn.participant import DTYPES, Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template
@@ -75,10 +75,12 @@ class _Count:
     def _bytes(self, message: Any) -> int:
         return len(self.codec.encode(message))
 
-    def _tensor(self, encoding: Encoding, rows: int, round: int, known: bool) -> Packed:
-        out = Outbound(0, self.me.me, Secret(bytes(KEY_BYTES))).stage("embedding", encoding)
-        dtype = self.method.protect.crossing(DTYPES[self.me.job.train.dtype])
-        template = Template(out, self.me.width, dtype)
+    def _tensor(
+        self, purpose: Purpose, encoding: Encoding, rows: int, round: int, known: bool
+    ) -> Packed:
+        out = Outbound(0, self.me.me, Secret(bytes(KEY_BYTES))).stage(purpose, encoding)
+        dtype = DTYPES[self.me.job.train.dtype]
+        template = Template(out, self.me.width, dtype, self.method.protect)
         if known:
             return template.piece(rows, round)
         return template.packed(Exchange(round, np.arange(rows)))
@@ -95,7 +97,7 @@ class _Count:
             counts = (plan.batch_size, end - start - short), (min(last, plan.batch_size), short)
             for rows, count in counts:
                 if count:
-                    tensor = self._tensor(encoding, rows, start, start >= unknown)
+                    tensor = self._tensor("embedding", encoding, rows, start, start >= unknown)
                     total += count * self._bytes(Embedding(start, tensor))
         return self.rounds, total
 
@@ -124,14 +126,15 @@ class _Count:
             for start in range(0, count, EVALUATION_ROWS):
                 rows = min(EVALUATION_ROWS, count - start)
                 if rows not in pieces:
-                    pieces[rows] = self._tensor(encoding, rows, round, known=True)
+                    pieces[rows] = self._tensor("evaluation", encoding, rows, round, known=True)
                 yield EvaluationEmbedding(round, split, start, pieces[rows])
 
     def _uploads(self) -> tuple[int, int]:
         plan, sizes = self.agreement.plan, []
         for start in range(0, plan.rows, plan.batch_size):
             rows = min(plan.batch_size, plan.rows - start)
-            sizes.append(self._bytes(Upload(start, self._tensor(plain(), rows, 0, known=False))))
+            tensor = self._tensor("upload", plain(), rows, 0, known=False)
+            sizes.append(self._bytes(Upload(start, tensor)))
         return len(sizes), sum(sizes)
 
 

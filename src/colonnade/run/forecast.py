@@ -287,7 +287,7 @@ def assumed_objective(me: Participant) -> Objective:
     task: Task = "binary" if single or train.metric in OF_TWO else "multiclass"
     if train.metric in ASKED and ASKED[train.metric].tasks == ("regression",):
         task = "regression"
-    if train.loss != "auto":
+    if train.loss != "auto" and task not in FITS[train.loss]:
         task = FITS[train.loss][0]
     many = me.width if summed else CLASSES
     classes = {"binary": 2, "regression": 1, "multiclass": many}[task]

@@ -15,6 +15,7 @@ from colonnade.learn.agreement import own_method
 from colonnade.learn.optim import check_tables
 from colonnade.methods.method import Method
 from colonnade.models.top import find_top
+from colonnade.protect.base import CipherProtection
 from colonnade.record.table import toml_text
 
 
@@ -75,6 +76,34 @@ def _check_sum(job: Job, method: Method) -> None:
             "masks would hide nothing: leave out method.protect.sum, or have two passive parties "
             "or more"
         )
+    if method.protect.cipher is not None:
+        _check_cipher(job, method.protect.cipher)
+
+
+def _check_cipher(job: Job, cipher: CipherProtection) -> None:
+    """Ciphertexts can be added up, and nothing else."""
+    if len(job.passives) > cipher.parties_max:
+        raise JobError(
+            f"method.protect.cipher = '{cipher.text}' adds up {cipher.parties_max} embeddings at "
+            f"most, and there are {len(job.passives)} passive parties: take paillier"
+        )
+    faults = {
+        "top.hidden has layers": (bool(job.top.layers), "leave out top.hidden"),
+        "train.class_weights weighs rows": (
+            job.train.class_weights != "none",
+            "leave out train.class_weights",
+        ),
+        "train.full_loss shows the active party the sums of training rows": (
+            job.train.full_loss,
+            "leave out train.full_loss",
+        ),
+    }
+    for fault, (found, cure) in faults.items():
+        if found:
+            raise JobError(
+                "method.protect.cipher lets the active party add up embeddings that it cannot "
+                f"read, and {fault}: {cure}, or method.protect.cipher"
+            )
 
 
 def method_name(job: Job) -> str:

@@ -1,15 +1,21 @@
-"""What the active party's protections do to its labels before anything is learnt from them."""
+"""What protections do to labels before anything is learnt from them, and what they cannot do."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import torch
+
 from colonnade.data.labels import Task
 from colonnade.data.party import PartyData
 from colonnade.data.splits import Split
 from colonnade.errors import JobError
 from colonnade.job.train import Train
+from colonnade.learn.encrypted import check_encrypted, targets
+from colonnade.learn.objective import Objective
+from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import Schedule
 from colonnade.methods.method import Method
 from colonnade.protect.base import LabelProtection
@@ -63,6 +69,21 @@ def check_batches(method: Method, train: Train) -> None:
             f"dcor compares all pairs of the {train.batch_size:,} rows of a batch, and is for up "
             f"to {PAIRED_ROWS_MAX:,}: lower train.batch_size, or leave out dcor"
         )
+
+
+def check_cipher(active: Participant, objective: Objective) -> None:
+    """Refuse an active party whose part cannot be computed under encryption."""
+    protect, labels = active.method.protect, active.data.labels
+    if protect.cipher is None or protect.sum is None or labels is None:
+        return
+    check_encrypted(objective, active.width)
+    if labels.weights is not None:
+        raise JobError(
+            "method.protect.cipher adds up embeddings row by row under encryption, and the rows "
+            "have weights: leave out the weights, or method.protect.cipher"
+        )
+    train = torch.as_tensor(np.ascontiguousarray(labels.train))
+    targets(objective, objective.prepare(train, active.dtype), protect.sum)
 
 
 def check_gradients(method: Method, task: Task) -> None:

@@ -31,7 +31,7 @@ from colonnade.record.sizes import Sizes
 from colonnade.run.accounting import planned_epsilon
 from colonnade.run.measuring import metrics_of
 from colonnade.run.naming import check_names
-from colonnade.run.protecting import check_batches, check_gradients, protected
+from colonnade.run.protecting import check_batches, check_cipher, check_gradients, protected
 from colonnade.run.releases import allowance
 
 Parties = Mapping[str, Participant]
@@ -154,6 +154,7 @@ def _ready(
     labels = torch.as_tensor(data.labels.train)
     objective = Objective(job.train, data.task, data.classes, labels)
     check_gradients(method, data.task)
+    check_cipher(made, objective)
     metrics = metrics_of(job.train, objective, data.labels, made.agreement().schedule)
     if made.origin is not None:
         # What does not fit is found here, and not when all others wait.
@@ -185,7 +186,7 @@ def assumed_sizes(
 ) -> Sizes:
     """How large the tensors of a job are, as one party knows or assumes it; `top` is a ready-made
     top model."""
-    whole, labels = objective.name == "cross_entropy", me.data.labels
+    whole, labels = objective.whole_labels, me.data.labels
     return replace(
         bare_sizes(agreement, objective.outputs, whole, top),
         weighted=labels is not None and labels.weights is not None,

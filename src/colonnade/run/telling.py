@@ -54,8 +54,13 @@ def _of_columns(job: Job, method: Method) -> str:
         if noises:
             return f"{shown} of the columns what {'+'.join(noises)} lets through"
         return f"{shown} most of the columns to whoever knows some rows"
+    whose = _names(job.passives)
+    if method.protect.cipher is not None:
+        return (
+            f"{job.active} sees the sum of the embeddings of {whose} in evaluations, and nothing "
+            f"of them in training, as long as none of them tells it the key"
+        )
     if method.protect.sum is not None:
-        whose = _names(job.passives)
         return f"{job.active} sees the sum of the embeddings of {whose} and no single one"
     shown = f"{their} embeddings tell {job.active}"
     if noises:

@@ -169,6 +169,18 @@ class MaskKey(Control, frozen=True):
     """Over all of this, the job, the run and the attempt at it."""
 
 
+class CipherKey(Control, frozen=True):
+    """The key under which the passive parties encrypt in this attempt, from the first of them; the
+    active party hands it on to the others. It can add up what is under it, and read nothing."""
+
+    KIND = 27
+    public: Buffer
+    """What it takes to add up ciphertexts."""
+    boxes: tuple[Buffer, ...]
+    """For each other passive party, in the order of the job: the private key, encrypted for it and
+    authenticated, with the public one."""
+
+
 class Embedding(TensorMessage, frozen=True):
     """A passive party's output for one mini-batch, sent up."""
 
@@ -480,7 +492,7 @@ class Opened(OfUpdate, frozen=True):
     KIND = 43
 
 
-_CONTROL = (Hello, Welcome, Terms, Barrier, Leave, MaskKey, Finish, Failure)
+_CONTROL = (Hello, Welcome, Terms, Barrier, Leave, MaskKey, CipherKey, Finish, Failure)
 _DATA = (Embedding, Gradient, Snapshot, Upload, Status, Labels, Evaluate, EvaluationEmbedding)
 ALIGNMENT = (Introduction, BlindedPoints, EvaluatedPoints, MaskTable, CommonTags)
 TRANSFER = (TransferKey, Components, Masked, Opened)
