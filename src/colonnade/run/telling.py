@@ -52,7 +52,8 @@ def _of_columns(job: Job, method: Method) -> str:
     of = f" of the columns of {_names(job.passives)}" if method.exchange.sends_snapshots else ""
     for each in method.protect.embedding:
         if isinstance(each, DistanceCorrelation):
-            said += f" ({each.text} lowers what a linear inversion gets{of}, and guarantees nothing)"
+            lowers = f"{each.text} lowers what a linear inversion gets{of}"
+            said += f" ({lowers}, and guarantees nothing)"
     return said
 
 
