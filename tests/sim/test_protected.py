@@ -12,8 +12,12 @@ from colonnade import methods
 from colonnade.errors import JobError, RequestError
 from colonnade.job import load
 from colonnade.job.policy import Policy
+from colonnade.learn.saved import read_saved
+from colonnade.protect.accountant import epsilon_of, mu, spent
+from colonnade.protect.embedding import gauss
 from colonnade.protect.labels import flip
 from colonnade.protect.secret import Derived
+from colonnade.record.card import Spent
 from colonnade.run.predict_party import PredictParty, read_models
 from colonnade.run.protecting import check_batches, protected
 from colonnade.run.setup import participant, prepare
@@ -147,6 +151,61 @@ def test_labels_that_are_quantities_and_choices_by_test_rows_are_refused():
         protected(quantities, flip(2), Derived(0)(32), data.agreement().schedule)
     with pytest.raises(JobError, match="hides one of two classes"):
         cn.simulate(load("digits", ["method.protect.gradient=marvell:0.2"]))
+
+
+def test_the_summary_says_what_noise_leaves_of_privacy():
+    noise = "method.protect.embedding=gauss:2:8"
+    run = trained(noise, "train.epochs=3")
+    each = {"releases": 3, "epsilon": epsilon_of(mu(gauss(2, 8), 3)), "delta": 1e-5}
+    assert run.summary()["epsilon"] == dict.fromkeys(run.job.passives, each)
+    assert trained().summary()["epsilon"] == {}
+    # A snapshot shows the active party's embeddings too, in every epoch, and in no evaluation.
+    shown = ["method.name=cvfl", "method.q=2", "train.labels=shared", "train.epochs=3"]
+    found = trained(noise, *shown, "train.full_loss=true").summary()["epsilon"]
+    assert {name: of["releases"] for name, of in found.items()} == {"hospital": 3, "lab": 6}
+    # Counted is what left, and not what was planned.
+    short = trained(noise, "train.epochs=9", "train.target=0.01", "train.stop=target")
+    assert short.status == "target"
+    # A batch of the second epoch was under way.
+    assert short.summary()["epsilon"]["lab"]["releases"] == 2
+    again = cn.reclock(run, run.job).summary()["epsilon"]
+    assert again == run.summary()["epsilon"]
+
+
+def test_a_model_says_what_its_rows_have_spent_and_one_that_goes_on_from_it_adds_up(tmp_path):
+    noise, more = "method.protect.embedding=gauss:2:8", "method.protect.embedding=gauss:2:16"
+    first = trained(noise)
+    cards = {name: party.card for name, party in first.parties.items()}
+    assert cards["lab"].spent == Spent(1, mu(gauss(2, 8), 1))
+    assert cards["hospital"].spent == Spent(0, 0.0), "of an active party nothing leaves"
+    first.save(tmp_path / "first")
+    job = load(JOB, [more, "train.epochs=4"])
+    second = cn.simulate(job, start=tmp_path / "first")
+    both = spent(gauss(2, 8), 1) + spent(gauss(2, 16), 4)
+    assert second.parties["lab"].card.spent.mu == pytest.approx(both**0.5)
+    assert second.summary()["epsilon"]["lab"] == {
+        "releases": 4,
+        "epsilon": pytest.approx(epsilon_of(both**0.5)),
+        "delta": 1e-5,
+    }
+    # A policy holds for both together.
+    origin = read_saved(tmp_path / "first", "lab").origin
+    alone, sum_ = epsilon_of(mu(gauss(2, 16), 4)), epsilon_of(both**0.5)
+    participant(job, "lab", Policy(epsilon_max=alone))
+    with pytest.raises(RequestError, match=f"would cost ε = {sum_:.4g}"):
+        participant(job, "lab", Policy(epsilon_max=alone), origin)
+    participant(job, "lab", Policy(epsilon_max=sum_ + 1e-6), origin)
+    # What left without noise has no bound, whatever comes after it.
+    bare = trained()
+    assert bare.parties["lab"].card.spent is None
+    bare.save(tmp_path / "bare")
+    with pytest.raises(RequestError, match="left without noise, or nobody counted"):
+        participant(
+            job, "lab", Policy(epsilon_max=99.0), read_saved(tmp_path / "bare", "lab").origin
+        )
+    after = cn.simulate(job, start=tmp_path / "bare")
+    assert after.parties["lab"].card.spent is None
+    assert after.summary()["epsilon"]["lab"]["epsilon"] is None
 
 
 def test_a_model_with_noise_is_scored_under_the_job_that_it_was_trained_with(tmp_path):

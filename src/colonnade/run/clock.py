@@ -121,6 +121,7 @@ def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> R
             preprocessing=run.parties[name].preprocessing,
             classes=run.parties[name].classes,
             efforts=run.parties[name].efforts,
+            privacy=run.parties[name].privacy,
         )
         for name, party in clocked.parties.items()
     }
