@@ -1,5 +1,6 @@
 """Trainings with protections: what crosses, what they are neutral to, and what is refused."""
 
+import json
 from dataclasses import replace
 
 import msgspec
@@ -9,6 +10,7 @@ import torch
 
 import colonnade as cn
 from colonnade import methods
+from colonnade.cli import main
 from colonnade.errors import JobError, RequestError
 from colonnade.job import load
 from colonnade.job.policy import Policy
@@ -17,7 +19,8 @@ from colonnade.protect.accountant import epsilon_of, mu, spent
 from colonnade.protect.embedding import gauss
 from colonnade.protect.labels import flip
 from colonnade.protect.secret import Derived
-from colonnade.record.card import Spent
+from colonnade.record.card import Spent, from_json
+from colonnade.record.party_folder import PartyFolder
 from colonnade.run.predict_party import PredictParty, read_models
 from colonnade.run.protecting import check_batches, protected
 from colonnade.run.setup import participant, prepare
@@ -220,5 +223,34 @@ def test_a_model_with_noise_is_scored_under_the_job_that_it_was_trained_with(tmp
         PredictParty(job, "telco", models, tmp_path / "telco").program()
     PredictParty(noisy, "telco", models, tmp_path / "telco").program()
     counted = PredictParty(noisy, "telco", models, tmp_path / "telco", Policy(epsilon_max=9.0))
-    with pytest.raises(RequestError, match="rows that are scored leave once more"):
+    with pytest.raises(RequestError, match=r"and would cost .* if it is scored once: raise it"):
         counted.program()
+
+
+def test_a_result_that_was_kept_says_when_its_rows_have_told_more(tmp_path, capsys):
+    """The parties may begin again after a party has kept its result: what others go on from must
+    not say less than what left, whenever the process ends."""
+    trained("method.protect.embedding=gauss:2:8").save(tmp_path / "run")
+    own = tmp_path / "run" / "parties" / "lab"
+    (own / "party.json").write_text('{"rounds": 3}')
+    folder = PartyFolder(own)
+    folder.recount(Spent(7, 3.5), {"releases": 7, "epsilon": 1.0, "delta": 1e-5})
+    folder.close()
+    assert read_saved(own, "lab").card.spent == Spent(7, 3.5)
+    assert json.loads((own / "party.json").read_text()) == {
+        "rounds": 3,
+        "privacy": {"releases": 7, "epsilon": 1.0, "delta": 1e-5},
+    }
+    assert main(["inspect", str(tmp_path / "run"), "--party", "lab"]) == 0
+    assert f"left up to 7 times with noise: ε = {epsilon_of(3.5):.4g}" in capsys.readouterr().out
+    assert main(["inspect", str(tmp_path / "run"), "--party", "hospital"]) == 0
+    assert "rows told" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("wrong", ['{"releases": -1, "mu": 1.0}', '{"releases": 1, "mu": -1.0}'])
+def test_a_card_that_says_what_no_training_spends_is_refused(tmp_path, wrong):
+    run = trained("method.protect.embedding=gauss:2:8")
+    text = run.parties["lab"].card.to_json()
+    spoilt = json.loads(text) | {"spent": json.loads(wrong)}
+    with pytest.raises(RequestError, match="has a spent that no model has"):
+        from_json(json.dumps(spoilt).encode(), "model.json")
