@@ -118,18 +118,20 @@ class Budget:
         """Why no row at all is scored; None where some may be."""
         if self.epsilon_max is None:
             return None
-        cure = "raise it, or leave it out of the party file"
         limit = f"policy.epsilon_max is {self.epsilon_max:g}"
         if self.trained == math.inf:
             return (
-                f"{limit}, and the rows of a model that was scored with here left without noise in "
-                f"its training, or nobody counted how often: train it anew with noise, or {cure}"
+                f"{limit}, and the rows of this model, or of one that was scored with in this "
+                "folder before, left without noise in its training, or nobody counted how often: "
+                "score with a model that was trained with noise, in a folder of its own (--out), "
+                "or leave policy.epsilon_max out of the party file"
             )
         if self.more(0.0):
             return None
         return (
             f"{limit}, and a row has cost ε = {self.epsilon(0.0):.4g} by the training and would "
-            f"cost {self.epsilon(self.once):.4g} if it is scored once: {cure}"
+            f"cost {self.epsilon(self.once):.4g} if it is scored once: raise it, or leave it out "
+            "of the party file"
         )
 
     def facts(self, before: float, now: float) -> dict[str, float | None]:
