@@ -3,16 +3,24 @@
 import json
 import stat
 from collections import Counter
+from contextlib import closing
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
+from colonnade import simulate
 from colonnade.cli import main
+from colonnade.compress import plain
 from colonnade.job import load
 from colonnade.protect.accountant import epsilon_of, mu
 from colonnade.protect.embedding import gauss
+from colonnade.record.card import Spent, read_card
 from colonnade.record.chain import verify
+from colonnade.record.party_folder import PartyFolder
+from colonnade.run.join import TrainingParticipation
 from colonnade.run.setup import participant
+from colonnade.wire.messages import Embedding
 from tests.alliance import ACTIVE, Alliance, until
 
 WORDS = [
@@ -110,3 +118,28 @@ def test_an_active_party_stops_before_snapshots_show_a_row_once_too_often(tmp_pa
         assert "lets a row leave 2 times with gauss:1:8, and that is used up" in run.output(ACTIVE)
         plan = participant(load(tmp_path / "job.toml"), "lab").agreement().plan
         assert shown_most(run.run_folder(ACTIVE), plan) <= 2
+
+
+def test_who_has_kept_a_result_and_begins_again_lets_it_say_so_before_anything_leaves(tmp_path):
+    """The next process may be killed before it keeps anything itself."""
+    job = load("breast-cancer", ["train.epochs=1", "method.protect.embedding=gauss:1:8"])
+    simulate(job).save(tmp_path)
+    own, me = tmp_path / "parties" / "lab", participant(job, "lab")
+    (own / "party.json").write_text('{"rounds": 1}')
+    with closing(PartyFolder(own)) as folder:
+        taking = TrainingParticipation(me, folder)
+        gate = taking.counter()
+        batch = plain().encode(torch.ones(len(me.agreement().plan.batch(0)), me.width))
+        for times in (1, 2):
+            gate.release(Embedding(0, batch))
+            card = read_card(own)
+            assert card.spent == Spent(times, mu(gauss(1, 8), times))
+            assert json.loads((own / "party.json").read_text())["privacy"]["releases"] == times
+        taking.chain.close()
+    # What a process before it sent is in its ledger, and its count goes on from there.
+    with closing(PartyFolder(own)) as folder:
+        again = TrainingParticipation(me, folder)
+        again.chain.message(0, "sent", "hospital", "Embedding", 0, 99)
+        again.counter().release(Embedding(0, batch))
+        assert read_card(own).spent.releases == 2
+        again.chain.close()

@@ -30,8 +30,8 @@ _MAGIC = b"colonnade spent\n"
 _HEADER = np.dtype([("magic", "S16"), ("rule", "V32"), ("floor", "<f8"), ("rows", "<i8")])
 """What the file begins with; then all names, then what each has spent. A row without a name there
 has spent the floor."""
-_ROUNDING = 1e-9
-"""By so much a sum of equal parts may be off."""
+ROUNDING = 1e-9
+"""By such a share a sum of equal parts may be off."""
 
 
 class RowAccount:
@@ -89,7 +89,7 @@ class RowAccount:
         # Noise is as large for a mean, and one row moves that by so much less.
         shared = means * self._once / sample**2
         worst = max(float(after.max(initial=0.0)), self.highest if means else 0.0) + shared
-        if worst > self._most * (1 + _ROUNDING):
+        if worst > self._most * (1 + ROUNDING):
             return self._refusal
         if means:
             self._spent[: self._rows] += shared

@@ -120,8 +120,11 @@ class PartyFolder:
         """Let the result that is here say that its rows have told more, before they do."""
         # First what is added up by others; the rest is for people.
         if (self.path / FILE).exists():
-            card = replace(read_card(self.path), spent=spent)
-            write_whole(self.path / FILE, card.to_json())
+            card = read_card(self.path)
+            known = card.spent
+            # Never less than it says: a ledger that was moved away begins anew.
+            if known is not None and (spent is None or spent.mu > known.mu):
+                write_whole(self.path / FILE, replace(card, spent=spent).to_json())
         facts = json.loads((self.path / "party.json").read_text()) | {"privacy": privacy}
         write_whole(self.path / "party.json", json.dumps(facts) + "\n")
 

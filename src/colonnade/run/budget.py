@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from colonnade.errors import RequestError
+from colonnade.predict.account import ROUNDING
 from colonnade.protect.accountant import DELTA, epsilon_of, spent, spent_for
 from colonnade.protect.embedding import Gauss
 from colonnade.record.card import Card
@@ -104,7 +105,9 @@ class Budget:
     def more(self, scored: float) -> int | None:
         """How often such a row may still be scored; None for ever."""
         most = self.most
-        return None if most == math.inf else max(0, math.floor((most - scored) / self.once + 1e-6))
+        if most == math.inf:
+            return None
+        return max(0, math.floor((most * (1 + ROUNDING) - scored) / self.once))
 
     @property
     def refusal(self) -> str:
