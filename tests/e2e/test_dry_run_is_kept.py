@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from colonnade import methods
@@ -12,8 +14,9 @@ from colonnade.party.training import Training
 from colonnade.run.ceiling import ceiling
 from colonnade.run.forecast import forecast
 from colonnade.run.setup import participant
+from colonnade.tls.signature import Credentials
 from colonnade.wire.messages import CONTROL
-from tests.netrun import run_trainings
+from tests.netrun import identities, run_trainings
 
 SETS = [
     "train.rounds=7",
@@ -22,6 +25,7 @@ SETS = [
     "train.full_loss=true",
     "train.labels=shared",
 ]
+MASKS = ["top.kind=agg", "top.hidden=[16]", "method.protect.sum=pairwise:32"]
 LOCKSTEP = [name for name in methods.known() if not methods.build({"name": name}).by_clock]
 OPTIONS = [
     "fedbcd:updates=3:order=sequential",
@@ -37,6 +41,11 @@ def run(job):
     """Take part with every party, each knowing only its own; the parties, and what crossed."""
     policy = Policy(shares_labels=True)
     parties = {name: participant(own_job(job, name, None), name, policy) for name in job.parties}
+    proof = identities(tuple(job.parties))
+    parties = {
+        name: replace(party, credentials=lambda own=proof[name]: Credentials(own))
+        for name, party in parties.items()
+    }
     trainings = {name: Training.of(party) for name, party in parties.items()}
     _, worlds = run_trainings(job, trainings)
     return parties, {name: world.ledger.entries() for name, world in worlds.items()}
@@ -49,10 +58,36 @@ def sent(entries):
 def check(job):
     parties, ledgers = run(job)
     for name in job.passives:
-        left = sent(ledgers[name])
-        assert left == sent(forecast(parties[name]).entries)
+        left, said = sent(ledgers[name]), sent(forecast(parties[name]).entries)
+        keys = [each.pop("MaskKey", (0, 0)) for each in (left, said)]
+        check_keys(*keys)
+        assert left == said
         assert {kind: left[kind] for kind in left if kind not in CONTROL} == ceiling(parties[name])
         assert left["EvaluationEmbedding"][0] == 3 * 2 + 1
+
+
+def check_keys(left, said):
+    """Two whole numbers of a signature are as short as they can be written, so that it can be a few
+    bytes shorter than the dry run says."""
+    assert left[0] == said[0] and said[1] - 40 < left[1] <= said[1]
+
+
+@pytest.mark.parametrize("more", [[], ["method.protect.embedding=gauss:1:4"]])
+@pytest.mark.parametrize("method", ["fedsgd", "fedbcd:updates=3"])
+def test_a_run_under_masks_sends_what_the_dry_run_says(method, more):
+    job = read_job("digits", [*SETS, *MASKS, *more], method)
+    check(job)
+
+
+def test_what_the_active_party_hands_on_of_keys_is_no_more_than_its_dry_run_says():
+    job = read_job("digits", [*SETS, *MASKS], "fedsgd")
+    parties, ledgers = run(job)
+    left = sent(ledgers["clinic"])["MaskKey"]
+    said = sent(forecast(parties["clinic"]).entries)["MaskKey"]
+    assert left[0] == said[0] == 1 and left[1] <= said[1]
+    # Who has no certificate yet is told of a longer one.
+    bare = replace(parties["lab"], credentials=None)
+    assert sent(forecast(bare).entries)["MaskKey"][1] > sent(ledgers["lab"])["MaskKey"][1]
 
 
 @pytest.mark.parametrize("method", [*LOCKSTEP, *OPTIONS])

@@ -233,6 +233,27 @@ def test_the_certificate_is_looked_at(tmp_path, capsys):
     assert "nothing was sent" in capsys.readouterr().out
 
 
+def test_a_key_for_masks_is_counted_with_the_certificate_that_it_carries(tmp_path):
+    create_authority(tmp_path / "alliance")
+    issue(tmp_path / "alliance", ["lab", "insurer"])
+    job = digits("top.kind=agg", "top.hidden=[16]", "method.protect.sum=pairwise:32")
+
+    def of_keys(**line):
+        report = look_ahead(job, "lab", PartyFile(), Line(**line))
+        (size,) = (row["bytes"] for row in report["traffic"]
+                   if (row["kind"], row["direction"]) == ("MaskKey", "sent"))  # fmt: skip
+        assert any("for a certificate that is not known yet" in note for note in report["notes"])
+        return size
+
+    shown = len((tmp_path / "alliance" / "lab" / "cert.pem").read_bytes())
+    assert shown < of_keys(keys=tmp_path / "alliance" / "lab") < shown + 250
+    assert of_keys() > 4096
+    # That a certificate is somebody else's is said as ever.
+    assert of_keys(keys=tmp_path / "alliance" / "insurer") > 4096
+    notes = look_ahead(digits(), "lab", PartyFile(), Line())["notes"]
+    assert not any("masks" in note for note in notes)
+
+
 def test_the_most_that_can_leave_is_worked_out_without_counting_to_it():
     from colonnade.run.ceiling import ceiling
 

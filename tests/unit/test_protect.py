@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from colonnade import methods
 from colonnade.errors import JobError
-from colonnade.protect.accountant import delta_of, epsilon_of, mu
+from colonnade.protect.accountant import delta_of, epsilon_of, mu, spent, spent_for
 from colonnade.protect.base import Protect, parse
 from colonnade.protect.embedding import dcor, gauss
 from colonnade.protect.gradient import marvell, max_norm
@@ -201,6 +201,24 @@ def test_the_accountant_s_curve_goes_from_one_end_to_the_other(distance, epsilon
     found = epsilon_of(distance, 1e-5)
     assert delta_of(found, distance) <= 1e-5 * (1 + 1e-6)
     assert found == 0 or delta_of(found * 0.999, distance) > 1e-5
+
+
+@pytest.mark.parametrize("distance", [1e3, 9999.0, 10001.0, 1e8, 1e150, math.inf])
+def test_next_to_no_noise_costs_much_and_is_no_error(distance):
+    found = epsilon_of(distance)
+    assert found >= distance * distance / 2
+    if distance < 1e9:
+        # ε = μ²/2 + μ Φ⁻¹(1 − δ), but for the second term of the curve.
+        assert found == pytest.approx(distance**2 / 2 + 4.2649 * distance, rel=1e-3)
+
+
+def test_what_releases_with_different_noise_have_spent_adds_up():
+    one, other = gauss(1, 4), gauss(2, 5)
+    assert spent(one, 3) + spent(other, 2) == pytest.approx(mu(one, 3) ** 2 + mu(other, 2) ** 2)
+    assert spent(gauss(1e200, 1e-200), 0) == 0 and spent(gauss(1e200, 1e-200), 1) == math.inf
+    for epsilon in (0.01, 1.0, 80.0):
+        most = spent_for(epsilon)
+        assert epsilon_of(math.sqrt(most)) <= epsilon < epsilon_of(math.sqrt(1.001 * most))
 
 
 def test_the_accountant_is_that_of_dp_accounting():

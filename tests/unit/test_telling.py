@@ -59,6 +59,21 @@ def test_what_is_protected_is_said_and_not_recommended_again(sets, words, gone):
     assert words in said and gone not in said
 
 
+def test_what_lowers_an_inversion_is_said_and_that_it_guarantees_nothing():
+    lowered = "dcor:0.1 lowers what a linear inversion gets"
+    alone = told("method.protect.embedding=dcor:0.1")
+    assert f"some rows ({lowered}, and guarantees nothing)" in alone
+    assert 'method.protect.embedding = "gauss:1:4"' in alone, "noise would still change something"
+    both = told("method.protect.embedding=dcor:0.1+gauss:1:4")
+    assert f"what gauss:1:4 lets through ({lowered}, and guarantees nothing)" in both
+    # A snapshot shows the active party's embeddings too, and only passive parties train under it.
+    shown = told("method.protect.embedding=dcor:0.1", *SNAPSHOT)
+    assert f"({lowered} of the columns of lab and insurer, and guarantees nothing)" in shown
+    summed = ("method.protect.sum=pairwise:32", "top.kind=agg", "top.hidden=[16]")
+    assert f"no single one ({lowered}" in told("method.protect.embedding=dcor:0.1", *summed)
+    assert "linear inversion" not in told("method.protect.embedding=gauss:1:4")
+
+
 def test_with_everything_chosen_nothing_is_recommended():
     both = "method.protect.labels=flip:2", "method.protect.embedding=gauss:1:4"
     assert "what changes it" not in told(*both)

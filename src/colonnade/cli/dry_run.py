@@ -78,6 +78,7 @@ def look_ahead(job: Job, me: str, file: PartyFile, line: Line) -> Report:
 
     emulation = None if line.emulate is None else Emulation.parse(line.emulate)
     party, refusal = _ready_party(job, me, file.policy, line.start)
+    party = _signing(party, file, line.keys)
     found = forecast(party, emulation)
     return {
         "party": me,
@@ -126,6 +127,26 @@ def _ready_party(
         return participant(job, me, policy, origin), None
     except RequestError as error:
         return participant(job, me, type(policy)(shares_labels=True), origin), str(error)
+
+
+def _signing(party: Participant, file: PartyFile, keys: Path | None) -> Participant:
+    """The party with its certificate, where it would show it and it is sound."""
+    from dataclasses import replace
+
+    from colonnade.cli.keys import certificate_files
+    from colonnade.tls.identity import load_identity
+    from colonnade.tls.signature import Credentials
+
+    paths = certificate_files(file, keys)
+    if party.method.protect.sum is None or paths is None:
+        return party
+    names = file.tls.names.get(party.me, ())
+    try:
+        identity, _ = load_identity(*paths, party.me, names, listens=party.leads)
+    except RequestError:
+        # The report has it as a fault, which is raised when all is shown.
+        return party
+    return replace(party, credentials=lambda: Credentials(identity))
 
 
 def _batch_min(party: Participant) -> int:
@@ -212,6 +233,7 @@ def _notes(party: Participant, found: Forecast) -> list[str]:
     """What had to be assumed, and what may turn out otherwise."""
     from colonnade.compress import plain
     from colonnade.learn.agreement import own_method
+    from colonnade.run.forecast import CERTIFICATE_BYTES
     from colonnade.run.releases import allowance
 
     job, me, shares = party.job, party.me, party.method.exchange.sends_snapshots
@@ -238,6 +260,8 @@ def _notes(party: Participant, found: Forecast) -> list[str]:
             not party.leads
         ),
         allowance(party).sentence(): not party.leads,
+        f"a key for masks is counted with {CERTIFICATE_BYTES:,} bytes for a certificate that is "
+        "not known yet": party.method.protect.sum is not None,
         ON_TOP: True,
     }
     return [note for note, holds in notes.items() if holds]

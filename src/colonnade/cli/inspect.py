@@ -87,6 +87,7 @@ def _facts(model: Report) -> dict[str, str]:
         "measured": _measured(model),
         "calibration": _calibration(model["calibration"]),
         "recorded": _recorded(model["recorded"]),
+        "rows told": _spent(model["spent"]),
         "trained with": ", ".join(f"{name} {v}" for name, v in model["environment"].items()),
         "files": _files(model["integrity"]),
     }
@@ -155,6 +156,16 @@ def _recorded(kept: Report | None) -> str:
         f"{kept['tensors']:,} tensors of at most {kept['rounds']:,} rounds, "
         f"{show_bytes(kept['bytes'])}, in traffic{more}"
     )
+
+
+def _spent(told: Report | None) -> str:
+    if told is None or not told["mu"]:
+        return ""
+    from colonnade.protect.accountant import DELTA, epsilon_of
+
+    epsilon = f"ε = {epsilon_of(told['mu']):.4g} at δ = {DELTA:g}"
+    times = f"left up to {told['releases']:,} times with noise"
+    return f"{times}: {epsilon}, with the runs that it went on from"
 
 
 def _files(integrity: dict[str, str]) -> str:

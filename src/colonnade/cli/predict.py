@@ -275,6 +275,8 @@ def _show(result: Predicted, scores: Scores | None, as_json: bool, quiet: bool) 
             "folder": str(result.folder),
             "differences": result.differences,
         }
+        if result.privacy is not None:
+            said["epsilon"] = result.privacy
         if scores is not None:
             said |= {
                 "to": str(scores.path),

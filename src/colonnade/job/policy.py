@@ -41,8 +41,8 @@ class Policy(Record, frozen=True, kw_only=True):
     restarts; by default as many times what the schedule has as of batches."""
     epsilon_max: float | None = None
     """The most ε of local differential privacy (δ = 10⁻⁵) that the embeddings of a row may cost,
-    over all attempts and restarts, by the job's noise (`method.protect.embedding = "gauss:…"`): a
-    job without noise is refused."""
+    over all attempts and restarts, by the job's noise (`method.protect.embedding = "gauss:…"`), and
+    by being scored afterwards: a job without noise is refused."""
     gradient_norm_max: float | None = None
     """The longest gradient of one row by which a passive party lets its model be moved."""
     shown_to: frozenset[str] | None = None

@@ -11,6 +11,7 @@ from colonnade.align.group import InvalidPoint
 from colonnade.errors import BreachError
 from colonnade.learn.outbound import Outbound
 from colonnade.party.world import Work, World
+from colonnade.predict.account import RowAccount
 from colonnade.predict.lookup import NAME_BYTES
 from colonnade.predict.part import OwnPart
 from colonnade.predict.quota import Quota
@@ -36,9 +37,17 @@ class Answering:
     """From the parties' handshake to the active party's last word."""
 
     def __init__(
-        self, world: World, part: OwnPart, index: TagIndex | None, quota: Quota, outbound: Outbound
+        self,
+        world: World,
+        part: OwnPart,
+        index: TagIndex | None,
+        quota: Quota,
+        outbound: Outbound,
+        account: RowAccount | None = None,
     ) -> None:
+        """`account` is that of a party whose embeddings leave with noise."""
         self._world, self._part, self._index, self._quota = world, part, index, quota
+        self._account = account
         self._stage = outbound.stage("prediction")
         (self._active,) = world.peers
         self._came: deque[tuple[int, Message]] = deque()
@@ -95,14 +104,25 @@ class Answering:
             )
         else:
             reason = self._quota.refuse(len(rows), now_ns)
+        allowed = self._quota.allowed(rows)
+        if reason is None:
+            reason = self._spend(allowed, query.mean)
         if reason is not None:
             await self._world.send(self._active, Declined(query.number, reason))
             return
-        work = partial(self._part.embed, query.model, self._quota.allowed(rows), query.mean)
+        work = partial(self._part.embed, query.model, allowed, query.mean)
         embedding, lacking = await self._world.compute(work, Work.SCORE)
         bits = np.packbits(lacking, bitorder="little").tobytes()
         answer = Answer(query.number, self._stage.pack(embedding), Buffer(memoryview(bits)))
         await self._world.send(self._active, answer)
+
+    def _spend(self, rows: Rows, mean: bool) -> str | None:
+        """Account for rows that are about to leave; why they do not, where they may not."""
+        if self._account is None:
+            return None
+        means = int((rows == LACKING).sum()) if mean else 0
+        sample = len(range(self._part.rows.count)[self._part.sample])
+        return self._account.refuse(rows, means, max(1, sample))
 
     def _rows(self, query: Query) -> Rows:
         """The rows that are asked for; everything a query claims is checked here."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,15 @@ SAMPLE = 16_384
 class OwnPart:
     """The rows of a party and its bottom models, by version."""
 
-    def __init__(self, rows: PartyRows, bottoms: Mapping[str, Bottom]) -> None:
-        self.rows = rows
+    def __init__(
+        self,
+        rows: PartyRows,
+        bottoms: Mapping[str, Bottom],
+        shape: Callable[[torch.Tensor], torch.Tensor] = lambda embedding: embedding,
+    ) -> None:
+        """`shape` is what protections make of embeddings before noise is added; a mean is of rows
+        that have been through it, so that no row has a larger share in it than another."""
+        self.rows, self._shape = rows, shape
         self._bottoms = bottoms
         self._means: dict[str, torch.Tensor] = {}
 
@@ -48,9 +55,13 @@ class OwnPart:
             whole[torch.as_tensor(~lacking)] = found.cpu()
         return whole, lacking
 
+    @property
+    def sample(self) -> slice:
+        """The rows of which the mean is."""
+        return slice(None, None, max(1, -(-self.rows.count // SAMPLE)))
+
     def _mean(self, model: str) -> torch.Tensor:
         if model not in self._means:
-            features = self.rows.features[model]
-            step = max(1, -(-len(features) // SAMPLE))
-            self._means[model] = self._bottoms[model].embed(features[::step]).mean(dim=0).cpu()
+            embedded = self._bottoms[model].embed(self.rows.features[model][self.sample])
+            self._means[model] = self._shape(embedded).mean(dim=0).cpu()
         return self._means[model]

@@ -17,6 +17,7 @@ from colonnade.learn.outbound import Outbound
 from colonnade.learn.saved import Head
 from colonnade.party.kinds import Kinds
 from colonnade.party.world import World
+from colonnade.predict.account import RowAccount
 from colonnade.predict.answering import Answering
 from colonnade.predict.asking import WINDOW, Asking
 from colonnade.predict.part import OwnPart
@@ -40,6 +41,8 @@ class Ready:
     """The top models, at the active party."""
     quota: Quota | None = None
     """What a passive party answers."""
+    account: RowAccount | None = None
+    """What its rows have spent by being scored, where they leave with noise."""
 
 
 class Predict:
@@ -116,9 +119,9 @@ class Predict:
     def begin(self, world: World, welcome: Welcome) -> None:
         part = self.ready.part
         if not self.leads:
-            index, quota = self.ready.index, self.ready.quota
+            index, quota, account = self.ready.index, self.ready.quota, self.ready.account
             assert quota is not None
-            self._answering = Answering(world, part, index, quota, self._outbound)
+            self._answering = Answering(world, part, index, quota, self._outbound, account)
             return
         assert self._source is not None and self.ready.heads is not None
         if self.asking is not None:

@@ -62,6 +62,21 @@ class Recorded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """False where there was more than may be kept."""
 
 
+class Spent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the embeddings of a party's rows have told others by a training, where they left with
+    noise.
+
+    >>> Spent(20, 2.0).releases
+    20
+    """
+
+    releases: int
+    """How often the row that left most often did, over all attempts at this training."""
+    mu: float
+    """How far apart two rows are by now, in standard deviations of the noise, over this training
+    and those that it went on from."""
+
+
 class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A party's part of a model.
 
@@ -113,6 +128,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The version that the training began from; empty where it began from nothing."""
     recorded: Recorded | None = None
     """The recording of the training's traffic; None where there is none."""
+    spent: Spent | None = None
+    """What its rows have told; None where that has no bound, or nobody has counted it."""
     environment: dict[str, str] = {}
     """The versions of what it was trained with."""
     hashes: dict[str, str] = {}
@@ -193,6 +210,7 @@ def _checks(card: Card) -> list[tuple[str, bool]]:
     """What the types of the fields do not say of them, by field."""
     names = (card.party, card.active, *card.widths)
     fitted, aligned, kept = card.calibration, card.alignment, card.recorded
+    told = card.spent
     sizes = all(0 <= size < _ROWS_MAX for size in card.row_shape)
     return [
         ("party", len(card.widths) <= PARTIES_MAX and all(map(_NAME.fullmatch, names))),
@@ -204,6 +222,7 @@ def _checks(card: Card) -> list[tuple[str, bool]]:
         ("hashes", card.hashes.keys() <= set(FILES)),
         ("hashes", all(map(_HASH.fullmatch, card.hashes.values()))),
         ("recorded", kept is None or min(kept.rounds, kept.tensors, kept.bytes) >= 0),
+        ("spent", told is None or (told.releases >= 0 and 0 <= told.mu < math.inf)),
         ("alignment", aligned is None or 0 <= aligned.count < _ROWS_MAX),
         ("calibration", fitted is None or (fitted.scale > 0 and math.isfinite(fitted.shift))),
     ]

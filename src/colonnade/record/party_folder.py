@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from colonnade.errors import RequestError, reason
-from colonnade.record.card import FILE, read_card
+from colonnade.record.card import FILE, Spent, read_card
 from colonnade.record.chain import LINE_BYTES_MAX, Line, printable
 from colonnade.record.lock import take_lock
 from colonnade.record.private import write_whole
@@ -115,6 +116,18 @@ class PartyFolder:
         }
         write_whole(self.path / "party.json", json.dumps(facts) + "\n")
 
+    def recount(self, spent: Spent | None, privacy: dict[str, float | None]) -> None:
+        """Let the result that is here say that its rows have told more, before they do."""
+        # First what is added up by others; the rest is for people.
+        if (self.path / FILE).exists():
+            card = read_card(self.path)
+            known = card.spent
+            # Never less than it says: a ledger that was moved away begins anew.
+            if known is not None and (spent is None or spent.mu > known.mu):
+                write_whole(self.path / FILE, replace(card, spent=spent).to_json())
+        facts = json.loads((self.path / "party.json").read_text()) | {"privacy": privacy}
+        write_whole(self.path / "party.json", json.dumps(facts) + "\n")
+
     def reconciled(self, differences: dict[str, list[str]]) -> None:
         """Keep what the peers' receipts say."""
         text = json.dumps(differences, indent=1) + "\n"
@@ -186,6 +199,7 @@ def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
         preprocessing=preprocessing.read_text() if preprocessing.exists() else None,
         classes=tuple(json.loads(classes.read_text())) if classes.exists() else (),
         card=read_card(path) if (path / FILE).exists() else None,
+        privacy=facts.get("privacy"),
     )
     return party, facts
 

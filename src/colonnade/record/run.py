@@ -76,6 +76,8 @@ class PartyRun:
     """What it takes to score rows with its weights; None where nothing was learnt."""
     traffic: list[bytes] = field(default_factory=list)
     """The recording of what crossed (`record.traffic`), where it is in no folder yet."""
+    privacy: dict[str, float | None] | None = None
+    """How often its rows left with noise, and the ε and δ of that; None where they did not."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,9 @@ class Run:
                 name: self.parties[name].in_flight_max
                 for name in self.job.passives
                 if name in self.parties
+            },
+            "epsilon": {
+                name: party.privacy for name, party in self.parties.items() if party.privacy
             },
         }
 

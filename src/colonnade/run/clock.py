@@ -22,7 +22,7 @@ from colonnade.party.masking import keys_of, masks_of
 from colonnade.party.passive import Passive
 from colonnade.party.training import Training
 from colonnade.party.world import World
-from colonnade.protect.keys import Unsigned
+from colonnade.protect.keys import Credentials, Unsigned
 from colonnade.protect.secret import Derived
 from colonnade.record.checkpoints import Store
 from colonnade.record.metrics import METRICS, Metric
@@ -121,6 +121,7 @@ def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> R
             preprocessing=run.parties[name].preprocessing,
             classes=run.parties[name].classes,
             efforts=run.parties[name].efforts,
+            privacy=run.parties[name].privacy,
         )
         for name, party in clocked.parties.items()
     }
@@ -149,10 +150,14 @@ def null_trainings(
     metric: Metric,
     measured: Record,
     stores: Mapping[str, Store] | None = None,
+    credentials: Mapping[str, Credentials] | None = None,
 ) -> dict[str, Training]:
-    """Everybody's training, with learners that learn nothing."""
+    """Everybody's training, with learners that learn nothing; what is signed, is signed with
+    `credentials`."""
+    signing = dict.fromkeys(agreement.job.parties, Unsigned()) | dict(credentials or {})
+    common = sizes, metric, measured
     return {
-        name: NullTraining(agreement, name, sizes, metric, measured, (stores or {}).get(name))
+        name: NullTraining(agreement, name, *common, (stores or {}).get(name), signing[name])
         for name in agreement.job.parties
     }
 
@@ -168,10 +173,12 @@ class NullTraining(Training):
         metric: Metric,
         measured: Record,
         store: Store | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         super().__init__(agreement.job, me, agreement.method, _no_data, store)
         self.me, self.agreement, self.sizes = me, agreement, sizes
         self.metric, self.measured = metric, measured
+        self.credentials = credentials or Unsigned()
         self.hello = agreement.hello(me, sizes.known.fingerprint)
         self.width_max = agreement.width_max
 
@@ -182,7 +189,7 @@ class NullTraining(Training):
         begun, own = self.agreement, self.agreement.methods
         if welcome.start != begun.start:
             begun = replace(begun, start=welcome.start)
-        job, common = begun.job, (begun.method, welcome, Unsigned())
+        job, common = begun.job, (begun.method, welcome, self.credentials)
         if not self.leads:
             learner = NullPassive(self.me, own[self.me], self.sizes)
             masks = masks_of(job, self.me, *common, Derived(secret_seed(job, self.me)))

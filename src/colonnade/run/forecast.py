@@ -27,6 +27,7 @@ from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.models.top import Agg
 from colonnade.net.link import Emulation
+from colonnade.protect.keys import Assumed, Credentials
 from colonnade.record.metrics import METRICS
 from colonnade.run.ceiling import Most, ceiling
 from colonnade.run.clock import null_trainings
@@ -53,6 +54,11 @@ OF_TWO = ("auc", "pr_auc", "f1")
 """Metrics that fit several classes too, but are mostly asked for where there are two."""
 CLASSES = 10
 """What a passive party takes for the number of classes: nobody but the active party knows them."""
+
+
+CERTIFICATE_BYTES, SIGNATURE_BYTES = 4096, 512
+"""What is taken for the certificate of another party, and its signature: longer than those of
+`colonnade keys`, and of most authorities. Only keys for masks carry them."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +236,7 @@ class _Scene:
             assumed_sizes(agreement, assumed_objective(self.me), self.me, top),
             METRICS["accuracy"],
             Record(evaluations=rising),
+            credentials=assumed_credentials(self.me),
         )
         run_parties(simulator, trainings)
         rows = simulator.worlds[self.me.me].ledger.entries()
@@ -274,6 +281,18 @@ class _Scene:
 def _judged_rows(agreement: Agreement) -> int:
     """How many rows an evaluation asks for."""
     return sum(agreement.rows[split] for split in agreement.schedule.splits)
+
+
+def assumed_credentials(me: Participant) -> dict[str, Credentials]:
+    """With what each party signs, by its length: the own certificate is known, where there is one,
+    and those of the others are taken for long ones."""
+    found: dict[str, Credentials] = {
+        name: Assumed(CERTIFICATE_BYTES, SIGNATURE_BYTES) for name in me.job.parties
+    }
+    if me.credentials is not None:
+        own = me.credentials()
+        found[me.me] = Assumed(len(own.certificate), own.signature_bytes_max)
+    return found
 
 
 def assumed_objective(me: Participant) -> Objective:

@@ -21,9 +21,9 @@ from colonnade.record.events import Subscriber
 from colonnade.record.party_folder import PartyFolder
 from colonnade.record.private import write_whole
 from colonnade.record.run import Run
-from colonnade.run.accounting import Accountant, RowReleases, noise_of
+from colonnade.run.accounting import Accountant, accountant_of
 from colonnade.run.participation import Participation
-from colonnade.run.releases import Counter, allowance
+from colonnade.run.releases import Counter, Gate, allowance
 from colonnade.run.simulate import party_run, run_of
 from colonnade.tls.keyring import Keyring
 from colonnade.wire.fault import Fault
@@ -58,6 +58,7 @@ class TrainingParticipation(Participation[Outcome]):
         super().__init__(me.job, me.me, me.policy, same, folder, subscribers)
         self.run_: Run | None = None
         self.fault: Fault | None = None
+        self._account: Accountant | None = None
 
     def run(self, address: Address, keyring: Keyring, emulation: Emulation | None) -> Joined:
         """Take part in the job, and return when it is over for everybody."""
@@ -77,35 +78,42 @@ class TrainingParticipation(Participation[Outcome]):
     def why(self) -> str:
         return "" if self.fault is None else str(self.fault)
 
-    def counter(self) -> Counter | None:
+    def counter(self) -> Gate | None:
         """The releases, with those of earlier processes; the ledger has them."""
+        self._account = self._accountant()
         if self.leads:
-            return None
+            return self._account
         before: dict[str, int] = {}
         for (_, way, kind), (messages, _) in self.chain.before.items():
             if way == "sent":
                 before[kind] = before.get(kind, 0) + messages
-        counter = Counter(allowance(self.me), before, self._accountant())
+        counter = Counter(allowance(self.me), before, self._account)
         if not self.folder.is_done:
             counter.check()
         return counter
 
     def _accountant(self) -> Accountant | None:
         """What counts how often rows leave, where they leave with noise."""
-        noise = noise_of(self.me.method.protect)
-        if noise is None:
-            return None
-        rows, lines = RowReleases(self.agreement), list[Line]()
-        verify(self.chain.path, lines.append)
-        rows.recall(lines)
-        return Accountant(noise, rows, self.me.policy.epsilon_max)
+        account, lines = accountant_of(self.me), list[Line]()
+        if account is not None:
+            verify(self.chain.path, lines.append)
+            account.rows.recall(lines)
+            account.tell = self._recount
+        return account
+
+    def _recount(self) -> None:
+        """More is about to leave than the result says that is kept: others go on from it."""
+        assert self._account is not None
+        if self.folder.is_done:
+            self.folder.recount(self._account.spent, self._account.facts())
 
     def _keep(self, outcome: Outcome) -> None:
         """Keep the result."""
         me, view = self.me, outcome.view
         assert self.training.loop is not None
         agreement = self.training.loop.agreement
-        own = party_run(outcome, self.world, me, agreement, self.store.run)
+        account = self._account
+        own = party_run(outcome, self.world, me, agreement, self.store.run, account)
         facts: dict[str, Any] = {
             "party": me.me,
             "role": me.job.parties[me.me].role,
@@ -115,10 +123,9 @@ class TrainingParticipation(Participation[Outcome]):
             "time_s": view.finished_ns / 1e9,
             "refusals": self.detector.refusals,
         }
-        releases = self.world.releases
-        if releases is not None and releases.accountant is not None:
-            facts["privacy"] = releases.accountant.facts()
-            self.detector.note(releases.accountant.sentence())
+        if account is not None:
+            facts["privacy"] = own.privacy
+            self.detector.note(account.sentence())
         if me.leads:
             job, parts = public_job(me.job), ({me.me: outcome}, {me.me: own})
             self.run_ = run_of(job, self.agreement, me.metrics[0], *parts)

@@ -25,7 +25,7 @@ from colonnade.record.chain import Chain, reconcile
 from colonnade.record.events import Event, Finished, Resumed, Started, Subscriber
 from colonnade.record.party_folder import PartyFolder
 from colonnade.record.private import write_whole
-from colonnade.run.releases import Counter
+from colonnade.run.releases import Gate
 from colonnade.run.surroundings import NotedStore, PartyWorld
 from colonnade.tls.keyring import Keyring
 from colonnade.wire.ledger import Entry
@@ -85,8 +85,8 @@ class Participation(ABC, Generic[Result]):
         """How the end is told."""
         return status
 
-    def counter(self) -> Counter | None:
-        """What counts the releases, where they are limited."""
+    def counter(self) -> Gate | None:
+        """What counts the releases, where they are limited or cost something."""
         return None
 
     def why(self) -> str:

@@ -17,6 +17,7 @@ from colonnade.predict.program import Predict
 from colonnade.predict.request import Source
 from colonnade.record.events import Subscriber
 from colonnade.record.party_folder import PartyFolder
+from colonnade.run.budget import show, told
 from colonnade.run.participation import Participation
 from colonnade.run.predict_party import PredictParty
 from colonnade.run.scores import asked
@@ -36,6 +37,8 @@ class Predicted:
     """How many a passive party answered for."""
     differences: dict[str, list[str]] = field(default_factory=dict)
     """Where a peer's count of what crossed differs from this party's, by peer."""
+    privacy: dict[str, float | None] | None = None
+    """Of a passive party that adds noise: the ε of the row that has cost most, before and after."""
 
 
 def predict(
@@ -86,10 +89,13 @@ class PredictParticipation(Participation[Any]):
     def take_part(
         self, address: Address, keyring: Keyring, emulation: Emulation | None
     ) -> tuple[str, dict[str, list[str]]]:
+        self._taking.remember()
         try:
             return super().take_part(address, keyring, emulation)
         finally:
             self._taking.settle()
+            if (privacy := self._taking.privacy()) is not None:
+                self.detector.notice(told(privacy))
 
     def reason(self, status: str) -> str:
         return "answered" if status == "end" else status
@@ -100,7 +106,8 @@ class PredictParticipation(Participation[Any]):
     def run(self, address: Address, keyring: Keyring, emulation: Emulation | None) -> Predicted:
         """Take part, and return when it is over for everybody."""
         status, differences = self.take_part(address, keyring, emulation)
-        return Predicted(status, self.folder.path, self._answered, differences=differences)
+        path, privacy = self.folder.path, self._taking.privacy()
+        return Predicted(status, path, self._answered, differences, privacy)
 
 
 def predict_simulated(
@@ -160,9 +167,10 @@ def forecast(party: PredictParty, ids: Path | None, rows: str | None) -> dict[st
         if policy.predict_rows_max is None
         else (f"up to {policy.predict_rows_max:,} rows (policy.predict_rows_max)")
     )
+    noise = None if party.budget is None else party.budget.noise.text
     says += [
         f"it would answer {party.job.active} for {most}, with {card.width} numbers, {size} bytes, "
-        "a row, as they are",
+        f"a row, {'as they are' if noise is None else f'with {noise}'}",
         f"{party.job.active} learns the embeddings of rows that it asks for, and which of the ids "
         f"that it asks for {party.me} does not have",
         f"{party.me} learns which of its rows are asked for, and nothing of ids that it does not "
@@ -171,5 +179,25 @@ def forecast(party: PredictParty, ids: Path | None, rows: str | None) -> dict[st
     unlimited = [name for name, value in limits.items() if value is None]
     if unlimited:
         says.append(f"not limited by the party file: {', '.join(f'policy.{n}' for n in unlimited)}")
-    says.append(NOTHING_SENT)
-    return facts | {"bytes_per_row": size, "policy": limits, "says": says}
+    cost, sentences = _cost(party)
+    says += [*sentences, NOTHING_SENT]
+    return facts | {"bytes_per_row": size, "policy": limits, "epsilon": cost, "says": says}
+
+
+def _cost(party: PredictParty) -> tuple[dict[str, float | None] | None, list[str]]:
+    """What it costs a passive party's rows to be scored once, in figures and in words."""
+    budget, account = party.budget, party.ready.account
+    if budget is None or account is None:
+        return None, []
+    facts = budget.facts(account.highest, account.highest + budget.once)
+    before, after = (show(facts[name]) for name in ("before", "epsilon"))
+    says = [
+        f"the row that has told most has cost ε = {before} at δ = {budget.delta:g} by training "
+        f"and scoring, and costs {after} when it is scored once more"
+    ]
+    limit, more = budget.epsilon_max, budget.more(account.highest)
+    if limit is None:
+        says.append("not limited by the party file: policy.epsilon_max")
+    else:
+        says.append(f"policy.epsilon_max ({limit:g}) lets it be scored {more:,} times more")
+    return facts | {"more": more}, says

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 
 from colonnade import methods
 from colonnade.align.workers import Threads, Workers
@@ -20,6 +21,7 @@ from colonnade.job.policy import Policy
 from colonnade.job.records import Job
 from colonnade.learn.outbound import Outbound
 from colonnade.learn.saved import Bottom, Head, SavedParty, read_saved
+from colonnade.predict.account import RowAccount, names_of
 from colonnade.predict.batch import IdRows
 from colonnade.predict.part import OwnPart
 from colonnade.predict.program import Predict, Ready
@@ -29,6 +31,8 @@ from colonnade.predict.rows import PartyRows, read_rows
 from colonnade.predict.tags import TagIndex
 from colonnade.protect.base import Protect, parse
 from colonnade.protect.secret import KEY_BYTES, Randomness, Secret
+from colonnade.run.accounting import noise_of
+from colonnade.run.budget import Budget, Trainings, keep, spent_together, trainings_of
 
 Models = Mapping[str, SavedParty]
 """What a party has of each version of a model."""
@@ -95,7 +99,7 @@ class PredictParty:
             for version, saved in self.models.items()
             if saved.card.width
         }
-        part = OwnPart(rows, bottoms)
+        part = OwnPart(rows, bottoms, self._shape)
         if self.leads:
             heads = {
                 version: Head(saved, allow=self.allow, device=device)
@@ -104,17 +108,65 @@ class PredictParty:
             return Ready(part, heads=heads)
         listed = self.policy.predict_ids
         mask = None if listed is None else _listed(listed, rows, self.job)
-        quota = Quota(self.policy, self.folder, mask)
+        quota, account = Quota(self.policy, self.folder, mask), self._account(rows)
         if rows.ids is None:
-            return Ready(part, quota=quota)
+            return Ready(part, quota=quota, account=account)
         place = self.folder / STATE, self.workers, self.randomness
-        return Ready(part, TagIndex(rows.ids, self.job.ids, *place), quota=quota)
+        index = TagIndex(rows.ids, self.job.ids, *place)
+        return Ready(part, index, quota=quota, account=account)
+
+    @cached_property
+    def protect(self) -> Protect:
+        """The protections of the job."""
+        return methods.build(self.job.method).protect
+
+    def _shape(self, embedding: torch.Tensor) -> torch.Tensor:
+        for protection in self.protect.embedding:
+            embedding = protection.shape(embedding)
+        return embedding
+
+    @cached_property
+    def trainings(self) -> Trainings:
+        """What the trainings of its models have spent, and of those that it scored with before."""
+        cards = {version: saved.card for version, saved in self.models.items()}
+        return trainings_of(cards, self.folder)
+
+    @cached_property
+    def budget(self) -> Budget | None:
+        """What rows that are scored may tell, of a passive party that adds noise to them."""
+        noise = noise_of(self.protect)
+        if self.leads or noise is None:
+            return None
+        return Budget(noise, spent_together(self.trainings), self.policy.epsilon_max)
+
+    def _account(self, rows: PartyRows) -> RowAccount | None:
+        budget = self.budget
+        if budget is None:
+            return None
+        names, rule = names_of(rows, self.job.ids, self.job.parties[self.me].id)
+        refusal = "" if budget.epsilon_max is None else budget.refusal
+        return RowAccount(self.folder, names, rule, budget.once, budget.most, refusal)
+
+    def privacy(self) -> dict[str, float | None] | None:
+        """What its rows have told by now; None where nothing leaves with noise, or the party did
+        not come as far as to read them."""
+        ready: Ready | None = self.__dict__.get("ready")
+        if self.budget is None or ready is None or ready.account is None:
+            return None
+        return self.budget.facts(ready.account.began, ready.account.highest)
+
+    def remember(self) -> None:
+        """The party begins to score with others: its folder knows with which models."""
+        if not self.leads:
+            keep(self.trainings, self.folder)
 
     def settle(self) -> None:
         """The process ends: keep how many rows were answered for, if it came that far."""
         ready: Ready | None = self.__dict__.get("ready")
         if ready is not None and ready.quota is not None:
             ready.quota.settle()
+        if ready is not None and ready.account is not None:
+            ready.account.settle()
 
     @cached_property
     def by_id(self) -> IdRows:
@@ -128,15 +180,10 @@ class PredictParty:
 
     def program(self, source: Source | None = None, window: int | None = None) -> Predict:
         """Its part in the prediction; the active party has a source of requests."""
-        protect = methods.build(self.job.method).protect
-        if not self.leads and self.policy.epsilon_max is not None:
-            raise RequestError(
-                "policy.epsilon_max limits what a row may cost, and rows that are scored leave "
-                f"once more without being counted: leave it out of the file with which {self.me} "
-                "scores, and limit predict_rows_max instead"
-            )
+        protect = self.protect
         for version, saved in self.models.items():
             _check_protected(version, saved.card.method, protect)
+        self._check_budget()
         more: dict[str, Any] = {} if window is None else {"window": window}
         return Predict(
             self.job,
@@ -150,6 +197,21 @@ class PredictParty:
             restarts=self.restarts,
             **more,
         )
+
+    def _check_budget(self) -> None:
+        """Refuse to score where the policy lets no row leave once more."""
+        most, budget = self.policy.epsilon_max, self.budget
+        if self.leads or most is None:
+            return
+        if budget is None:
+            raise RequestError(
+                f"policy.epsilon_max is {most:g}, and rows that are scored leave without noise, so "
+                "nothing bounds what they tell: score with a model that was trained with noise "
+                "(method.protect.embedding, as in gauss:1:4), or leave policy.epsilon_max out of "
+                "the party file"
+            )
+        if (refusal := budget.refuse()) is not None:
+            raise RequestError(refusal)
 
 
 def _check_protected(version: str, method: Mapping[str, Any], protect: Protect) -> None:

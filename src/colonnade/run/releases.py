@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from colonnade.errors import PartyError
 from colonnade.learn.schedule import EVALUATION_ROWS
@@ -30,6 +30,13 @@ BATCHES: tuple[type[Message], ...] = (Embedding, Upload)
 EVALUATIONS: tuple[type[Message], ...] = (EvaluationEmbedding,)
 RETURNS = 3
 """There is room for so many returns at least, where the policy says nothing else."""
+
+
+class Gate(Protocol):
+    """What everything passes that is about to leave a party."""
+
+    def release(self, message: Message) -> None:
+        """Count a message, or raise what says that it may not leave."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ from colonnade.policies.view import Role
 from colonnade.protect.keys import Unsigned
 from colonnade.protect.secret import Derived
 from colonnade.record.sizes import Sizes
-from colonnade.run.accounting import planned_epsilon
+from colonnade.run.accounting import inherited, planned_epsilon
 from colonnade.run.measuring import metrics_of
 from colonnade.run.naming import check_names
 from colonnade.run.protecting import check_batches, check_cipher, check_gradients, protected
@@ -113,6 +114,12 @@ def participant(
     made = _ready(job, me, method, data, None, label_key=label_key, policy=policy, origin=origin)
     if not made.leads and made.model is None:
         raise JobError(f"{me} is passive and has no columns: give it some in its party file")
+    if policy.epsilon_max is not None and inherited(made) == math.inf:
+        raise RequestError(
+            f"policy.epsilon_max is {policy.epsilon_max:g}, and the rows of the model "
+            f"{made.parent} left without noise, or nobody counted how often: begin anew, without "
+            "--from, or leave policy.epsilon_max out"
+        )
     allowed = None if made.leads else allowance(made)
     refusal = policy.refuse_data(
         job.train,

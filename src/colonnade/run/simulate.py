@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 from colonnade.data.vertical import VerticalData
@@ -29,17 +30,21 @@ from colonnade.record.history import Row
 from colonnade.record.metrics import Metric
 from colonnade.record.run import PartyRun, Run
 from colonnade.record.sizes import Sizes
+from colonnade.run.accounting import Accountant, accountant_of, spent_in
 from colonnade.run.arguments import as_job, check_count, check_training
 from colonnade.run.setup import Parties, active_of, prepare, recording, remarks, sizes_of, widths_of
 from colonnade.sim.kernel import Interrupted, Simulator
 from colonnade.sim.links import Rule
 from colonnade.sim.world import SimulatedWorld
+from colonnade.wire.messages import Message
 
 if TYPE_CHECKING:
     from colonnade.net.world import NetworkWorld
 
 Trainings = Mapping[str, Training]
 """Every party's part in a training."""
+Accounts = Mapping[str, Accountant]
+"""What counts how often rows leave, of the parties whose rows leave with noise."""
 
 
 def simulate(
@@ -132,14 +137,30 @@ def simulate_prepared(
     store keep checkpoints there, and go on from those that they find."""
     active = active_of(parties)
     agreement = active.agreement(widths_of(parties))
-    simulator = Simulator(active.job, rules, subscribers=observers)
+    counted = {name: accountant_of(party) for name, party in parties.items()}
+    accounts = {name: account for name, account in counted.items() if account is not None}
+    kind = counting(accounts) if accounts else SimulatedWorld
+    simulator = Simulator(active.job, rules, subscribers=observers, world=kind)
     trainings = {
         name: Training.of(party, (stores or {}).get(name)) for name, party in parties.items()
     }
     with torch_threads(threads):
         status = run_parties(simulator, trainings, should_stop)
     sizes = sizes_of(parties)
-    return record(agreement, active.metrics[0], status, simulator, trainings, sizes, parties)
+    metric = active.metrics[0]
+    return record(agreement, metric, status, simulator, trainings, sizes, parties, accounts)
+
+
+def counting(accounts: Accounts) -> type[SimulatedWorld]:
+    """A simulated world in which it is counted how often rows leave."""
+
+    class CountingWorld(SimulatedWorld):
+        async def send(self, to: str, message: Message) -> None:
+            if self.me in accounts:
+                accounts[self.me].release(message)
+            await super().send(to, message)
+
+    return CountingWorld
 
 
 @contextmanager
@@ -180,12 +201,20 @@ def record(
     trainings: Trainings,
     sizes: Sizes,
     ready: Parties | None = None,
+    accounts: Accounts | None = None,
 ) -> Run:
     """What the parties have at this instant, as a run; `ready` are those that have data."""
     outcomes = {name: own.outcome(status) for name, own in trainings.items()}
     run = run_name(outcomes.values(), agreement.parent) if ready else ""
     parties = {
-        name: party_run(outcome, simulator.worlds[name], (ready or {}).get(name), agreement, run)
+        name: party_run(
+            outcome,
+            simulator.worlds[name],
+            (ready or {}).get(name),
+            agreement,
+            run,
+            (accounts or {}).get(name),
+        )
         for name, outcome in outcomes.items()
     }
     return run_of(agreement.job, agreement, metric, outcomes, parties, sizes)
@@ -207,8 +236,10 @@ def party_run(
     me: Participant | None,
     agreement: Agreement,
     run: str,
+    account: Accountant | None = None,
 ) -> PartyRun:
-    """What a party has at the end of a run, and what it cost."""
+    """What a party has at the end of a run, and what it cost; `account` is what counts how often
+    its rows leave with noise."""
     view, data = outcome.view, None if me is None else me.data
     learnt = agreement, run, outcome.best, view.round - 1, outcome.calibration, outcome.history
     return PartyRun(
@@ -225,8 +256,9 @@ def party_run(
         best_weights=outcome.best_weights,
         preprocessing=None if data is None else data.columns.preprocessing,
         classes=() if data is None or data.labels is None else data.labels.names,
-        card=None if me is None else card_of(me, *learnt),
+        card=None if me is None else replace(card_of(me, *learnt), spent=spent_in(me, account)),
         traffic=[] if me is None or me.recorder is None else me.recorder.pieces,
+        privacy=None if account is None else account.facts(),
     )
 
 

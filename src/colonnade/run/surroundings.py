@@ -13,7 +13,7 @@ from colonnade.record.checkpoints import CheckpointError, FileStore
 from colonnade.record.events import Saved
 from colonnade.record.timeline import Timeline
 from colonnade.record.tree import Tree
-from colonnade.run.releases import Counter
+from colonnade.run.releases import Gate
 from colonnade.wire.messages import Message
 
 
@@ -62,9 +62,9 @@ class NotedStore(FileStore):
 
 class PartyWorld(NetworkWorld):
     """The network, with a clock that begins when all parties are there: how long somebody was
-    awaited before says nothing of the training. What leaves a passive party is counted."""
+    awaited before says nothing of the training. What leaves is counted, where that is limited."""
 
-    releases: Counter | None = None
+    releases: Gate | None = None
     begun: Callable[[int], None] = staticmethod(lambda start: None)
     """Called with the checkpoint from which all go on, each time that they have agreed on it."""
 

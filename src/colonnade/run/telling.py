@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from colonnade.job.records import Job
 from colonnade.methods.method import Method
-from colonnade.protect.embedding import Gauss
+from colonnade.protect.embedding import DistanceCorrelation, Gauss
 
 
 def what_it_tells(job: Job, method: Method) -> str:
@@ -47,6 +47,18 @@ def _of_labels(job: Job, method: Method) -> str:
 
 def _of_columns(job: Job, method: Method) -> str:
     """What is learnt of columns, and by whom."""
+    said = _shown(job, method)
+    # The active party, whose embeddings a snapshot shows too, does not train under it.
+    of = f" of the columns of {_names(job.passives)}" if method.exchange.sends_snapshots else ""
+    for each in method.protect.embedding:
+        if isinstance(each, DistanceCorrelation):
+            lowers = f"{each.text} lowers what a linear inversion gets{of}"
+            said += f" ({lowers}, and guarantees nothing)"
+    return said
+
+
+def _shown(job: Job, method: Method) -> str:
+    """What embeddings tell, and whom, whatever lowers it without a guarantee."""
     their = "their" if len(job.passives) > 1 else "its"
     noises = [each.text for each in method.protect.embedding if isinstance(each, Gauss)]
     if method.exchange.sends_snapshots:

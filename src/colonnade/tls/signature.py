@@ -42,6 +42,17 @@ class Credentials:
         """To be shown with a signature."""
         return self.identity.certificate
 
+    @property
+    def signature_bytes_max(self) -> int:
+        """How long a signature can be: of a curve it has two whole numbers, each as short as it
+        can be written."""
+        key = load_pem_private_key(self.identity.key, password=None)
+        if isinstance(key, ec.EllipticCurvePrivateKey):
+            number = 2 + 1 + -(-key.curve.key_size // 8)
+            return (2 if 2 * number < 128 else 3) + 2 * number
+        assert isinstance(key, rsa.RSAPrivateKey), "others are refused when they are read"
+        return -(-key.key_size // 8)
+
     def sign(self, words: bytes) -> bytes:
         """Sign with the certificate's key."""
         key = load_pem_private_key(self.identity.key, password=None)
