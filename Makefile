@@ -6,6 +6,8 @@ READY := .venv/.ready
 WORKERS ?= 3
 # The data sets that do not come with a package; tests that need them are skipped without.
 export COLONNADE_DATA ?= $(abspath ../shared/data)
+# What is compiled is kept: else every worker, and every process of a test, compiles all anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-all torture fuzz check bench bench-wan bench-large format clean
 help:            ## this list

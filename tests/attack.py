@@ -47,6 +47,7 @@ class Attacker:
         self.random = self.mutator.random
         self.sent = 0
         self.refused = 0
+        self._goal = 0
         self._grpc = tls.secure_grpc()
         self._quiet = (self._grpc.aio.AioRpcError, self._grpc.aio.UsageError, *FATAL)
 
@@ -169,13 +170,13 @@ class Attacker:
 
     async def server(self, address: str, count: int) -> int:
         """Be an active party that speaks nonsense, until so much was said; returns the port."""
-        goal = self.sent + count
+        self._goal = self.sent + count
         server = self._grpc.aio.server()
 
         async def answer(requests: Any, context: Any) -> None:
             with suppress(*self._quiet):
                 async with asyncio.timeout(WAIT_S):
-                    await self._answer(context, goal)
+                    await self._answer(context)
 
         handler = self._grpc.stream_stream_rpc_method_handler(answer)
         server.add_generic_rpc_handlers(
@@ -188,14 +189,18 @@ class Attacker:
         self._server = server  # kept: it serves as long as somebody holds it
         return port
 
-    async def _answer(self, context: Any, goal: int) -> None:
+    async def unsaid(self, address: str, count: int) -> int:
+        """How much the server has yet to say."""
+        return max(0, self._goal - self.sent)
+
+    async def _answer(self, context: Any) -> None:
         join = Segment.decode(await context.read())
         generation = join.generation + 1
         if self.random.random() < 0.9:
             opened = Segment(Kind.OPEN, generation, join.number)
             await context.write(opened.encode())
         for number in range(self.random.randrange(1, BURST)):
-            if self.sent >= goal:
+            if self.sent >= self._goal:
                 return
             good = self.mutator.segment(generation, number, join.number)
             self.sent += 1

@@ -8,6 +8,11 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+
+# Several threads for each of several test processes on two cores are many times slower than one.
+# What a test starts has it from here; NumPy's library reads it as it is loaded, below.
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
 import torch
 from hypothesis import settings
 
@@ -19,9 +24,6 @@ os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-PSK-CHACHA20-POLY1305"
 # What runs in the background of a shell ignores Ctrl-C, and so would all processes that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# Two threads for each of two test processes on two cores are many times slower than one.
-torch.set_num_threads(1)
 
 # Tests over the network have several parties, each with a compute thread, in one process. Torch
 # holds the lock of its generator and Python's at once when it hands out its state: should it let go

@@ -239,7 +239,7 @@ async def _clients(s: Scene, attack: Attack, count: int, found: Found) -> None:
     pause_s, client.BACKOFF_S = client.BACKOFF_S, 0.001
     idle = 0
     try:
-        while found.read["client"] < goal and idle < 50:
+        while found.read["client"] < goal and idle < 50 and await attack.do("unsaid", "", 0):
             before = found.read["client"]
             training = s.training("p0")
             training.store = None
@@ -268,7 +268,7 @@ def main(words: Sequence[str] | None = None) -> Found:
     options = parser.parse_args(words)
     found = fuzz(options.count, options.seed)
     total = sum(found.read.values())
-    print(f"sent {dict(found.sent)}; read by ours {dict(found.read)}, {total} in all")
+    print(f"sent {dict(+found.sent)}; read by ours {dict(found.read)}, {total} in all")
     print(f"in {found.seconds:.0f} s, {total / found.seconds:.0f} a second")
     print(f"refused {found.refusals}; in the end in generation {found.generation}")
     print(f"passive parties at a bad active one ended with {dict(found.victims)}")

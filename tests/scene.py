@@ -110,10 +110,12 @@ class Scene:
         policy: Policy | None = None,
         job: Job | None = None,
         identity: Identity | Keyring | None = None,
+        before: Callable[[Taker], None] = lambda taker: None,
     ) -> Taker:
-        """A process of a party begins."""
+        """A process of a party begins; `before` may change it while it has said nothing yet."""
         job = job or self.job
         taker = Taker(self, name, training or self.training(name, job), policy or Policy(), job)
+        before(taker)
         self.takers.append(taker)
         shown = identity or self.known[name]
         keyring = shown if isinstance(shown, Keyring) else Keyring(shown)

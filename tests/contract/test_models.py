@@ -16,7 +16,8 @@ AGG, DOT, NO_BIAS = Top(kind="agg"), Top(kind="dot"), Top(hidden=[], bias=False)
 AGG_DEEP = Top(kind="agg", hidden=[8])
 WIDE = Top(hidden=[512, 512], dropout=0.5)
 ALONE = {"in_job": False}
-"""Of the models that take a while, those that are like another one are not trained in a job."""
+"""Of the models that take a while, those that are like another one are not trained in a job, or
+only among the slow tests."""
 CASES = [
     ({"name": "linear"}, (5,), {}),
     ({"name": "mlp"}, (5,), {}),
@@ -29,7 +30,7 @@ CASES = [
     ({"name": "vgg13"}, (3, 16, 32), ALONE),
     ({"name": "vgg_tiny"}, (3, 4, 32), {"classes": 10, "top": WIDE}),
     ({"name": "vgg_tiny"} | AS_LOGITS, (3, 4, 32), {"classes": 10, "top": AGG}),
-    ({"name": "vgg_small"}, (3, 16, 16), {"classes": 10}),
+    ({"name": "vgg_small"}, (3, 16, 16), ALONE),
     ({"name": "vgg_small"} | AS_LOGITS, (3, 16, 16), ALONE),
     ({"name": "modelnet_cnn", "embedding": 8}, (2, 71, 71), {"classes": 10}),
     ({"name": "modelnet_cnn", "embedding": 8}, (1, 3, 80, 71), ALONE),
@@ -57,6 +58,12 @@ def undone(table, shape):
 def test_it_keeps_the_contract_of_a_model(table, shape, options):
     rows = codes if "buckets" in table else None
     check_model(table, shape, rows=rows, still=undone(table, shape), **options)
+
+
+@pytest.mark.slow
+def test_a_larger_vgg_trains_too():
+    table, shape = {"name": "vgg_small"}, (3, 16, 16)
+    check_model(table, shape, still=undone(table, shape), classes=10)
 
 
 def test_every_model_of_the_package_is_among_them():

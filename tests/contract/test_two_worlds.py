@@ -113,8 +113,12 @@ def test_both_ends_count_what_is_under_way_at_an_early_end(method, world):
         assert sorted(own) == sorted(theirs)
 
 
-@pytest.mark.parametrize("every", [None, 7])
-@pytest.mark.parametrize("method", LOCKSTEP)
+# A training with checkpoints does all that one without does.
+WITHOUT = [pytest.param(name, None, marks=[pytest.mark.slow] * (name != "fedsgd"))
+           for name in LOCKSTEP]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "every"), [*((name, 7) for name in LOCKSTEP), *WITHOUT])
 def test_all_worlds_give_one_result(method, every):
     case = small(3, method=LOCKSTEP[method], rounds=20, evaluate_every="5 rounds",
                  labels="shared", checkpoint_every=every)  # fmt: skip

@@ -66,7 +66,7 @@ def interrupt(process, after):
 
 def test_a_job_is_the_same_in_two_processes_and_needs_no_assertions(tmp_path):
     words = ["simulate", "digits", "--method", "fedbcd:updates=2", *SHORT, "--json", "--out"]
-    first = call(*words, tmp_path / "a", interpreter=sys.executable)
+    first = call(*words, tmp_path / "a")
     second = call(*words, tmp_path / "b", program=["-c", LEAN], interpreter=sys.executable)
     assert second.returncode == 0, second.stderr
     assert first.returncode == 0, first.stderr

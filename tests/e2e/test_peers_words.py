@@ -103,18 +103,20 @@ def test_an_active_partys_words(tmp_path, kind):
 def test_a_passive_partys_words(tmp_path, kind):
     path = tmp_path / "ledger.chain"
 
+    def changed(bad):
+        said = bad.world.send
+
+        async def other(to, message):
+            await said(to, TO_ACTIVE[kind](message))
+
+        bad.world.send = other
+
     async def whole():
         async with scene(case()) as s:
             active = await s.start("p1")
             noted(active, path)
             await s.start("p0")
-            bad = await s.start("p2")
-            said = bad.world.send
-
-            async def other(to, message):
-                await said(to, TO_ACTIVE[kind](message))
-
-            bad.world.send = other
+            await s.start("p2", before=changed)
             await s.until(lambda: MARK in path.read_text() or active.task.done())
             ended = await active.end() if active.task.done() else None
             check(active, path, ended)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from colonnade.cli import main
 from colonnade.privacy.recorded import read_recording
 
 
+@pytest.mark.usefixtures("stood_in")
 def test_a_launched_party_audits_its_own_traffic(tmp_path, capfd):
     out = tmp_path / "run"
     words = ["--set", "train.epochs=2", "--record", "10", "--out", str(out), "--quiet"]

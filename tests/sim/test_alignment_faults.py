@@ -26,14 +26,20 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize("seed", range(10))
+def seeds(first):
+    """Ten, of which most are among the slow tests."""
+    few, many = range(first, first + 4), range(first + 4, first + 10)
+    return [*few, *(pytest.param(seed, marks=pytest.mark.slow) for seed in many)]
+
+
+@pytest.mark.parametrize("seed", seeds(0))
 def test_a_crash_at_any_moment_repeats_little_and_changes_nothing(tmp_path, monkeypatch, seed):
     monkeypatch.setattr("colonnade.align.plan.CHUNK", 50)
     monkeypatch.setattr("colonnade.align.garbled.BUCKET", 300)
     through_crashes(tmp_path, seed, SETS, 0)
 
 
-@pytest.mark.parametrize("seed", range(10, 20))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_crash_in_an_update_changes_nothing_either(tmp_path, monkeypatch, seed):
     monkeypatch.setattr("colonnade.align.plan.CHUNK", 20)
     monkeypatch.setattr("colonnade.align.garbled.BUCKET", 150)

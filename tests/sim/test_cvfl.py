@@ -88,11 +88,11 @@ class Algorithm1:
 @pytest.mark.parametrize("label_only", [False, True])
 @pytest.mark.parametrize("q", [1, 4])
 def test_cvfl_is_its_algorithm(q, label_only, compressor):
-    case = small(3, "split", label_only, {"name": "sgd", "lr": 0.1}, rounds=25, labels="shared")
+    case = small(3, "split", label_only, {"name": "sgd", "lr": 0.1}, rounds=15, labels="shared")
     run = train(case, q=q, compressor=compressor)
     expected = Algorithm1(case, q, compressor).train()
     assert apart(run.weights, expected, case.job.active) <= 1e-12
-    assert run.summary()["updates"]["p0"] == {"fresh": 25, "local": 25 * (q - 1)}
+    assert run.summary()["updates"]["p0"] == {"fresh": 15, "local": 15 * (q - 1)}
 
 
 class ByImportance(Algorithm1):
@@ -127,7 +127,7 @@ class ByImportance(Algorithm1):
 
 @pytest.mark.parametrize("q", [1, 4])
 def test_every_party_chooses_columns_by_its_fresh_update(q):
-    case = small(3, optimizer={"name": "sgd", "lr": 0.1}, rounds=60, labels="shared")
+    case = small(3, optimizer={"name": "sgd", "lr": 0.1}, rounds=20, labels="shared")
     run = train(case, q=q, compressor="topk:1:importance")
     expected = ByImportance(case, q, "topk:1:importance").train()
     assert apart(run.weights, expected, case.job.active) <= 1e-12
@@ -158,7 +158,7 @@ def test_an_error_that_diminishes_goes_with_an_inverse_rate(compressor):
             self.at_rate(1 / (round + 1))
             super().round(round, rows)
 
-    case = small(3, optimizer={"name": "sgd", "lr": 0.1}, rounds=50, labels="shared",
+    case = small(3, optimizer={"name": "sgd", "lr": 0.1}, rounds=20, labels="shared",
                  batch_size=24)  # fmt: skip
     run = train(case, q=3, compressor=compressor, rate="inverse")
     assert apart(run.weights, Theorem44(case, 3, compressor).train(), "p1") <= 1e-12
@@ -169,7 +169,7 @@ def test_an_error_that_diminishes_goes_with_an_inverse_rate(compressor):
 
 @pytest.mark.parametrize("top", ["split", "agg", "dot"])
 def test_one_update_without_compression_is_fedsgd(top):
-    case = small(3, top, rounds=50, labels="shared")
+    case = small(3, top, rounds=20, labels="shared")
     plain = simulate(case.job, case.data, case.modules).weights
     for exchange in ("snapshot", "gradients"):
         run = train(case, q=1, compressor="plain", exchange=exchange)

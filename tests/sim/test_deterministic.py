@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-import sys
 
 import torch
 
 from colonnade import load, simulate
+from tests.warm import python
 
-SETS = ["train.epochs=3", "network.jitter=20ms", "parties.*.model.dropout=0.2"]
+SETS = ["train.epochs=2", "network.jitter=20ms", "parties.*.model.dropout=0.2"]
 
 
 def fingerprint() -> str:
@@ -34,7 +34,7 @@ def test_twice_in_one_process_and_in_two():
     assert fingerprint() == first
     command = "from tests.sim.test_deterministic import fingerprint; print(fingerprint())"
     other = subprocess.run(
-        [sys.executable, "-c", command], capture_output=True, text=True, check=True, timeout=100
+        [python(), "-c", command], capture_output=True, text=True, check=True, timeout=250
     )
     assert other.stdout.strip() == first
 

@@ -10,6 +10,7 @@ import doctest
 import importlib.util
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,10 +72,15 @@ def check(words, whole):
         parse(rest, whole)
 
 
+@cache
+def command_line():
+    return typer.main.get_command(app)
+
+
 def parse(words, whole):
     """Let the command line read the words, and do nothing."""
     words = [word for word in words if word not in ("…", "COMMAND")]
-    command = typer.main.get_command(app)
+    command = command_line()
     context = command.make_context("colonnade", [], resilient_parsing=True)
     while words and not words[0].startswith("-") and hasattr(command, "commands"):
         assert words[0] in command.commands, f"there is no command {words[0]}"

@@ -123,7 +123,7 @@ def test_weights_and_clock_are_equal(name, latency):
     pair, runs = EQUAL[name], []
     for table, lr in zip((pair.left, pair.right), pair.lr, strict=True):
         optimizer = {"name": pair.optimizer, "lr": lr}
-        case = small(pair.parties, method=table, rounds=40, optimizer=optimizer, labels="shared")
+        case = small(pair.parties, method=table, rounds=20, optimizer=optimizer, labels="shared")
         job = with_network(case.job, latency=latency)
         compute = Compute(**(ALIKE if pair.alike else LEADING))
         job = msgspec.structs.replace(job, compute=compute)
@@ -161,6 +161,7 @@ def test_equal_things_are_equal_values():
         assert methods.build(left) == methods.build(right)
 
 
+@pytest.mark.slow  # The reproduction's own test has all of them, in one.
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name())
 def test_pastas_clock_is_the_papers_to_the_unit(setting):
     assert epoch_ends(setting) == {**setting.ends, **setting.derived}

@@ -15,6 +15,8 @@ from colonnade.data.batches import BatchPlan
 from tests.small import Small, apart, small
 
 TOLERANCE = 1e-12
+ROUNDS = 20
+"""Three times through the rows, and some."""
 OPTIMIZERS = {
     "sgd": {"name": "sgd", "lr": 0.05},
     "momentum": {"name": "sgd", "lr": 0.02, "momentum": 0.9},
@@ -59,14 +61,14 @@ def joint_training(case: Small) -> dict[str, nn.Module]:
 @pytest.mark.parametrize("parties", [2, 3, 5])
 @pytest.mark.parametrize("top", ["split", "agg", "dot"])
 def test_fedsgd_is_joint_training(top, parties, label_only, optimizer):
-    case = small(parties, top, label_only, OPTIMIZERS[optimizer], rounds=60)
+    case = small(parties, top, label_only, OPTIMIZERS[optimizer], rounds=ROUNDS)
     run = simulate(case.job, case.data, case.modules)
-    assert run.rounds == 60
+    assert run.rounds == ROUNDS
     assert apart(run.weights, joint_training(case), case.job.active) <= TOLERANCE
 
 
 def test_training_moves_every_weight():
-    case = small(rounds=60)
+    case = small(rounds=ROUNDS)
     run = simulate(case.job, case.data, case.modules)
     for party, weights in run.weights.items():
         for name, tensor in weights.items():
@@ -145,19 +147,19 @@ class Bcd:
 )
 def test_fedbcd_is_its_algorithm(order, reply, updates, mu):
     method = {"name": "fedbcd", "updates": updates, "order": order, "reply": reply, "mu": mu}
-    case = small(3, optimizer=OPTIMIZERS["momentum"], method=method, rounds=25)
+    case = small(3, optimizer=OPTIMIZERS["momentum"], method=method, rounds=ROUNDS)
     run = simulate(case.job, case.data, case.modules)
     expected = Bcd(case, updates, order, reply, mu).train()
     assert apart(run.weights, expected, case.job.active) <= TOLERANCE
     counted = run.summary()["updates"]
-    assert all(c == {"fresh": 25, "local": 25 * (updates - 1)} for c in counted.values())
+    assert all(c == {"fresh": ROUNDS, "local": ROUNDS * (updates - 1)} for c in counted.values())
 
 
 @pytest.mark.parametrize("top", ["split", "agg", "dot"])
 @pytest.mark.parametrize("label_only", [False, True])
 def test_fedbcd_for_every_top(top, label_only):
     method = {"name": "fedbcd", "updates": 4, "mu": 0.05}
-    case = small(3, top, label_only, OPTIMIZERS["adam"], method, rounds=25)
+    case = small(3, top, label_only, OPTIMIZERS["adam"], method, rounds=ROUNDS)
     run = simulate(case.job, case.data, case.modules)
     expected = Bcd(case, 4, "parallel", "after", 0.05).train()
     assert apart(run.weights, expected, case.job.active) <= TOLERANCE
@@ -173,7 +175,7 @@ def equal(a, b) -> bool:
 
 
 def test_degenerate_cases_are_equal_bit_for_bit():
-    case = small(3, optimizer=OPTIMIZERS["adam"], rounds=50)
+    case = small(3, optimizer=OPTIMIZERS["adam"], rounds=ROUNDS)
     plain = final_weights(case, name="fedsgd")
     assert equal(plain, final_weights(case, name="fedbcd", updates=1))
     assert equal(
@@ -185,7 +187,7 @@ def test_degenerate_cases_are_equal_bit_for_bit():
 
 @pytest.mark.parametrize(("decay", "parties"), [("sqrt", 1), ("sqrt-parties", 3)])
 def test_decay_is_a_learning_rate_by_rounds(decay, parties):
-    case = small(3, method={"name": "fedbcd", "updates": 1, "decay": decay}, rounds=40)
+    case = small(3, method={"name": "fedbcd", "updates": 1, "decay": decay}, rounds=ROUNDS)
     run = simulate(case.job, case.data, case.modules)
     schedule = {"name": "LambdaLR", "lr_lambda": lambda r: 1 / ((r + 1) * parties) ** 0.5}
     scheduled = {

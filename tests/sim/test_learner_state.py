@@ -240,7 +240,8 @@ ALONE = {"lbfgs", "sparseadam", "muon"}
 """One needs the loss, one sparse gradients, one weights without biases."""
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+# All else here is of float64.
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS.keys() - ALONE))
 def test_every_optimizer_goes_on(name, dtype):
     optimizer = {"name": name, "lr": 0.05} | MOMENTUM.get(name, {})

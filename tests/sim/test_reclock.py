@@ -23,7 +23,7 @@ LOCK_STEP = {
 
 
 def near_and_far(method, label_only=False, **options):
-    case = small(3, "split", label_only, method=method, rounds=30, labels="shared",
+    case = small(3, "split", label_only, method=method, rounds=15, labels="shared",
                  evaluate_every="4 rounds", full_loss=True, batch_size=20, **options)  # fmt: skip
     near = with_network(case.job, latency="1ms")
     slow = {"forward": "3ms", "backward": "5ms", "aggregate": "2ms", "top": "1ms", "codec": "1ms"}
@@ -52,7 +52,7 @@ def test_it_stops_at_the_target_as_the_training_does():
         {"name": "fedsgd"}, target=0.4, stop="target", optimizer={"name": "sgd", "lr": 1.0}
     )
     trained = simulate(far, case.data, case.modules)
-    assert trained.status == "target" and 4 < trained.rounds < 30
+    assert trained.status == "target" and 4 < trained.rounds < 15
     assert reclock(simulate(near, case.data, case.modules), far).history == trained.history
 
 

@@ -158,7 +158,7 @@ METHODS = {
 def test_a_run_is_what_its_log_says(name, label_only):
     table, threshold = METHODS[name]
     case = small(3, "split", label_only, {"name": "sgd", "lr": 0.05, "momentum": 0.5}, table,
-                 rounds=60)  # fmt: skip
+                 rounds=30)  # fmt: skip
     case = uneven(case, {"p0": "211ms", "p2": "403ms"})
     run = simulate(case.job, case.data, case.modules)
     log = [(*action, name) for name, party in run.parties.items() for action in party.actions]

@@ -19,7 +19,7 @@ from colonnade import Job, Party, Top, Train, simulate, vertical
 from colonnade.learn.passive import TorchPassive
 from colonnade.models.top import Agg
 
-ROWS, TOLERANCE = 40, 1e-9
+ROWS, ROUNDS, TOLERANCE = 40, 16, 1e-9
 
 
 def householder(theta: torch.Tensor) -> torch.Tensor:
@@ -63,7 +63,7 @@ def messages_of(x, other, y, theta, optimizer, updates) -> list[torch.Tensor]:
             "passive": Party(optimizer=optimizer),
         },
         method={"name": "fedbcd", "updates": updates},
-        train=Train(rounds=30, batch_size=8, dtype="float64", evaluate_every="never"),
+        train=Train(rounds=ROUNDS, batch_size=8, dtype="float64", evaluate_every="never"),
         top=Top(kind="agg"),
     )
     data = vertical({"active": other, "passive": x}, y, test=0.2)
@@ -87,7 +87,7 @@ def differences(size: int, seed: int, optimizer, updates: int) -> tuple[float, f
         messages_of(columns.numpy(), other.numpy(), y, theta, optimizer, updates)
         for columns in (x, x @ turn)
     ]
-    assert len(runs[0]) == len(runs[1]) == 30
+    assert len(runs[0]) == len(runs[1]) == ROUNDS
     apart = max((a - b).abs().max().item() for a, b in zip(*runs, strict=True))
     return apart, (x - x @ turn).abs().max().item()
 
@@ -99,7 +99,7 @@ COMMUTING = [
 ]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     size=st.integers(2, 8),
     seed=st.integers(0, 10_000),

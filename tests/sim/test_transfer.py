@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from colonnade.job.records import Job, Party
 from colonnade.party.session import run_session
 from colonnade.protect.secret import Derived
 from colonnade.sim.kernel import Simulator
+from colonnade.transfer import program
 from colonnade.transfer.clear import guest_gradients, host_gradients
 from colonnade.transfer.leak import components_of_guest, embeddings_of_host, labels_of_guest
 from colonnade.transfer.program import Transfer
@@ -190,6 +192,11 @@ def _late(message):
     ])  # fmt: skip
 
 
+@cache
+def key_of(bits):
+    return generate(bits, Derived(0))
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "sentence"),
     [
@@ -204,7 +211,9 @@ def _late(message):
     ],
 )
 @pytest.mark.parametrize("who", ["guest", "host"])
-def test_a_party_that_deviates_is_named(who, kind, change, sentence):
+def test_a_party_that_deviates_is_named(monkeypatch, who, kind, change, sentence):
+    # To find the primes takes longer than all else.
+    monkeypatch.setattr(program, "generate", lambda bits, random: key_of(bits))
     simulator, told = Simulator(JOB), programs(SETTING, rows())
     world = simulator.worlds[who]
     send = world.send

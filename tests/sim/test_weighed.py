@@ -88,10 +88,12 @@ def test_weights_with_a_late_reply_are_those_of_the_equations(
 ):
     table = {"name": "fedbcd", "updates": 5, "order": "sequential", "reply": reply,
              "weight": f"cosine:{threshold}"}  # fmt: skip
-    case = small(parties, "split", label_only, {"name": "sgd", "lr": 0.9}, table, rounds=30)
+    case = small(parties, "split", label_only, {"name": "sgd", "lr": 0.9}, table, rounds=15)
     run = simulate(case.job, case.data, case.modules)
     by_hand = Weighed(case, 5, reply, threshold)
-    assert apart(run.weights, by_hand.train(), case.job.active) <= 1e-10
+    # Such steps double what rounding leaves apart with every other round: after 30 of them, some
+    # processors are 1e-9 apart.
+    assert apart(run.weights, by_hand.train(), case.job.active) <= 1e-11
     assert threshold == 0.5 or by_hand.dropped
 
 

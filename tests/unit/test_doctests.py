@@ -17,6 +17,7 @@ MODULES = sorted(
 )
 
 
+@pytest.mark.usefixtures("stood_in")
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)

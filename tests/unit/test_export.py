@@ -36,25 +36,25 @@ def rows_of(card, count, seed=0):
 
 
 @pytest.mark.parametrize(("run", "party"), CASES)
-@pytest.mark.parametrize("count", [1, 2, 700])
-def test_a_bottom_model_is_equal_to_the_bit(runs, run, party, count):
+def test_a_bottom_model_is_equal_to_the_bit(runs, run, party):
     saved = read_saved(runs[run], party)
     program = torch.export.load(io.BytesIO(export(saved).content)).module()
-    rows = rows_of(saved.card, count)
-    assert torch.equal(program(torch.as_tensor(rows)), Bottom(saved).embed(rows))
+    for count in (1, 2, 700):
+        rows = rows_of(saved.card, count)
+        assert torch.equal(program(torch.as_tensor(rows)), Bottom(saved).embed(rows)), count
 
 
 @pytest.mark.parametrize(("run", "party"), CASES)
-@pytest.mark.parametrize("count", [1, 700])
-def test_onnx_gives_the_same(runs, run, party, count):
+def test_onnx_gives_the_same(runs, run, party):
     pytest.importorskip("onnx")
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
     saved = read_saved(runs[run], party)
     session = runtime.InferenceSession(export(saved, format="onnx").content)
-    rows = rows_of(saved.card, count)
-    (found,) = session.run(None, {"rows": rows})
-    assert np.allclose(found, Bottom(saved).embed(rows).numpy(), atol=1e-6)
+    for count in (1, 700):
+        rows = rows_of(saved.card, count)
+        (found,) = session.run(None, {"rows": rows})
+        assert np.allclose(found, Bottom(saved).embed(rows).numpy(), atol=1e-6), count
 
 
 @pytest.mark.parametrize("form", ["torch-export", "onnx"])

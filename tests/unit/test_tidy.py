@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,9 @@ IMPORTS = re.compile(r"^May import ([a-z, \n]+)\.$|^Imports no other room\.$", r
 """How the docstring of a room ends."""
 
 
+@cache
 def imports(path: Path) -> set[str]:
-    found = set()
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
