@@ -40,7 +40,12 @@ def _guarded_rng_state() -> torch.Tensor:
 torch.random.get_rng_state = torch.get_rng_state = _guarded_rng_state
 
 settings.register_profile("colonnade", deadline=None, print_blob=True)
-settings.load_profile("colonnade")
+settings.register_profile("quick", settings.get_profile("colonnade"), max_examples=40)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fewer examples of a property where the slow tests are left out."""
+    settings.load_profile("quick" if config.option.markexpr == "not slow" else "colonnade")
 
 
 @pytest.fixture(scope="session", autouse=True)

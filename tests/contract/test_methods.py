@@ -65,7 +65,13 @@ def test_it_is_documented(name):
         assert re.search(rf"^\s*{option}: ", text, re.MULTILINE), f"{option} is not explained"
 
 
-@pytest.mark.parametrize("name", CASES)
+# The others are compared with their equations, and in all worlds, anyway.
+QUICK = (*METHODS, "cvfl, lattice", "cvfl, feedback")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in CASES]
+)
 def test_it_keeps_the_contract_of_a_method(name):
     settings = {"fedsgd": SETTINGS}.get(name, FEWER) if name in METHODS else FEWER[:1]
     check_method(CASES[name], equals=EQUAL.get(name, ()), settings=settings)

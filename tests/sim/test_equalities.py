@@ -117,7 +117,8 @@ EQUAL = {
 }
 
 
-@pytest.mark.parametrize("latency", ["0ms", "300ms"])
+# Without latency nobody waits, and less of a method is called for.
+@pytest.mark.parametrize("latency", [pytest.param("0ms", marks=pytest.mark.slow), "300ms"])
 @pytest.mark.parametrize("name", EQUAL)
 def test_weights_and_clock_are_equal(name, latency):
     pair, runs = EQUAL[name], []

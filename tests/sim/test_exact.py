@@ -56,9 +56,14 @@ def joint_training(case: Small) -> dict[str, nn.Module]:
     return modules
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+# An optimizer is a party's own, however many others there are.
+SIZES = [pytest.param(parties, optimizer,
+                      marks=[pytest.mark.slow] * (parties != 3 and optimizer != "adam"))
+         for parties in (2, 3, 5) for optimizer in OPTIMIZERS]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parties", "optimizer"), SIZES)
 @pytest.mark.parametrize("label_only", [False, True])
-@pytest.mark.parametrize("parties", [2, 3, 5])
 @pytest.mark.parametrize("top", ["split", "agg", "dot"])
 def test_fedsgd_is_joint_training(top, parties, label_only, optimizer):
     case = small(parties, top, label_only, OPTIMIZERS[optimizer], rounds=ROUNDS)

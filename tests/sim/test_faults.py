@@ -11,7 +11,7 @@ import pytest
 from tests.faults import check, play
 
 CHUNK = 100
-CHUNKS = 4
+CHUNKS = 2
 SLOW_CHUNKS = 200
 
 

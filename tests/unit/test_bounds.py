@@ -220,7 +220,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(KEYS, VALUES, max_size=6), st.sampled_from(builtin_names()))
 def test_any_tables_give_a_job_or_a_sentence(tables, name):
     import tomli_w
@@ -236,7 +236,7 @@ def test_any_tables_give_a_job_or_a_sentence(tables, name):
         assert str(error)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.text(alphabet="ab.=[]{}\"'\\\n #0123,-", max_size=300))
 def test_any_text_gives_a_job_or_a_sentence(text):
     with pytest.raises(cn.JobError):

@@ -208,7 +208,7 @@ cells = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data(), count=st.integers(2, 40))
 def test_what_was_written_down_transforms_identically(data, count):
     table = pa.table(

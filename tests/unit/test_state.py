@@ -207,7 +207,7 @@ def test_a_structure_without_end_is_refused():
         decode(b"\x91" * 1_000_000, {})
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(TREES, st.data())
 def test_a_damaged_structure_is_read_or_refused(tree, data):
     """Never another error."""

@@ -66,9 +66,11 @@ def test_a_round_trip_takes_twice_the_latency(wan):
     with wan(sides) as net:
         port = echo(net)
         for host, round_trip_s in (("telco", 0.040), ("insurer", 0.010)):
-            times = ping(net, host, port, 25)
-            assert len(times) == 25
+            times = []
             # A busy machine adds to most of them; the least shows what the line does.
+            while not times or (min(times) > round_trip_s + 0.010 and len(times) < 500):
+                times += ping(net, host, port, 25)
+            assert len(times) % 25 == 0
             assert round_trip_s <= min(times) < round_trip_s + 0.010
         net.set("insurer", latency="60ms")
         assert min(ping(net, "insurer", port, 5)) >= 0.120

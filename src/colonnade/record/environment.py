@@ -4,6 +4,7 @@ person or a place."""
 from __future__ import annotations
 
 import platform
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 PACKAGES = ("colonnade", "torch", "numpy", "pyarrow", "safetensors")
@@ -22,6 +23,7 @@ def environment() -> dict[str, str]:
     }
 
 
+@cache  # It takes milliseconds, and a simulation asks for every party.
 def _version(package: str) -> str:
     try:
         return version(package)
