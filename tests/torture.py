@@ -43,6 +43,7 @@ from tests.tcp_relay import Relay
 METHODS: dict[str, tuple[str, ...]] = {
     "fedsgd": (),
     "fedbcd": ("method.updates=3",),
+    "averaged": ("method.name=fedbcd", "method.updates=2", "method.average=ema:0.99"),
     "masked": ("method.name=fedsgd", "method.protect.sum=pairwise:32", "top.kind=agg"),
     "encrypted": (
         "method.name=fedsgd",
@@ -61,10 +62,10 @@ METHODS: dict[str, tuple[str, ...]] = {
     "vafl": ("train.target=0.6", "train.stop=target"),
     "flexvfl": ("train.target=0.7", "train.stop=target", "train.labels=shared"),
 }
-IN_STEP = ("fedsgd", "fedbcd", "masked", "encrypted", "cvfl")
+IN_STEP = ("fedsgd", "fedbcd", "averaged", "masked", "encrypted", "cvfl")
 PLAN = (
-    *(("fedsgd", 30), ("fedbcd", 10), ("masked", 5), ("encrypted", 5), ("cvfl", 5)),
-    *(("pasta", 10), ("celu", 10)),
+    *(("fedsgd", 30), ("fedbcd", 10), ("averaged", 5), ("masked", 5), ("encrypted", 5)),
+    *(("cvfl", 5), ("pasta", 10), ("celu", 10)),
 )
 """What is done when nothing is asked for; the scenes come after it."""
 ROUNDS = 600

@@ -27,6 +27,7 @@ POLICIES = {
     "rate": ["constant", "inverse", "inverse_sqrt:true", "speed_adaptive", "speed_adaptive:3"],
     "step": ["plain_step", "proximal:0.3", "local_momentum:0.9"],
     "order": ["parallel", "sequential", "sequential:last"],
+    "average": ["none", "ema:0.999"],
 }
 
 

@@ -21,6 +21,7 @@ from tests.small import small, with_network
 OPTIONS = {
     "fedbcd, sequential": {"name": "fedbcd", "updates": 3, "order": "sequential"},
     "fedbcd, proximal": {"name": "fedbcd", "updates": 3, "step": "proximal:0.1"},
+    "fedbcd, averaged": {"name": "fedbcd", "updates": 2, "average": "ema:0.9"},
     "cvfl, lattice": {"name": "cvfl", "q": 3, "compressor": "lattice:4"},
     "cvfl, feedback": {"name": "cvfl", "q": 2, "compressor": "ef+topk:2"},
     "cvfl, gradients": {"name": "cvfl", "q": 3, "exchange": "gradients", "compressor": "scalar:4"},

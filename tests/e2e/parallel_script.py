@@ -250,6 +250,11 @@ METHODS = {
     "celu": {"method": {"name": "celu"}},
     "cvfl": {"method": {"name": "cvfl", "q": 2, "compressor": "plain"}, "labels": "shared"},
     "agg": {"top": "agg"},
+    "averaged": {
+        "method": {"name": "pasta", "average": "ema:0.9"},
+        "evaluate_every": "4 rounds",
+        "validation": 0.2,
+    },
 }
 CASES = {
     "mlp": (lambda: {"m": mlp()}, trained(5)),

@@ -37,7 +37,7 @@ MODULES = [
     "mlp", "convolution", "split top", "in flight", "top alone", "idle", "copied", "dropout",
     "half", "bfloat16",
 ]  # fmt: skip
-METHODS = ["fedsgd", "pasta", "celu", "cvfl", "agg"]
+METHODS = ["fedsgd", "pasta", "celu", "cvfl", "agg", "averaged"]
 
 
 def test_two_ranks_compute_what_one_process_does(tmp_path):

@@ -27,6 +27,7 @@ CHOICES = {
              "speed_adaptive:2"],
     "step": ["plain_step", "proximal:0", "proximal:0.2", "local_momentum:0.5"],
     "order": ["parallel", "sequential", "sequential:last"],
+    "average": ["none", "ema:0", "ema:0.9"],
 }  # fmt: skip
 ENCODINGS = ["plain", "half", "scalar:3:minmax:dither", "lattice:4", "topk:2", "topk:1:importance",
              "topk:0.5:shared", "ef+scalar:2", "diminishing+lattice:2",

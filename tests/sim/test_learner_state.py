@@ -200,6 +200,8 @@ METHODS = {
     "proximal": ({"name": "celu", "step": "proximal:0.5"}, []),
     "momentum": ({"name": "celu", "step": "local_momentum:0.5"}, []),
     "celu": ({"name": "celu"}, []),
+    "averaged": ({"name": "celu", "average": "ema:0.9"},
+                 ["modules", "trainer.average", "trainer.average.updates"]),
     "pasta": ({"name": "pasta"}, []),
     "vafl": ({"name": "vafl"}, ["tables"]),
     "falling rate": ({"name": "fedsgd", "rate": "inverse_sqrt"}, []),

@@ -35,6 +35,7 @@ METHODS = [
     {"name": "celu", "window": "pipelined:3"},
     {"name": "pasta", "b_max": 3, "s_max": 4},
     {"name": "fedsgd", "compress": {"gradient": "scalar:4"}},
+    {"name": "fedbcd", "updates": 2, "average": "ema:0.9"},
 ]
 
 

@@ -225,7 +225,7 @@ class TorchActive(TorchLearner):
         super().prune(best, scored)
 
     def capture(self) -> dict[str, nn.Module]:
-        return {part: copy.deepcopy(module) for part, module in self._modules.items()}
+        return {part: copy.deepcopy(module) for part, module in self._final.items()}
 
     def score(
         self,

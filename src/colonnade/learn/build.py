@@ -12,6 +12,7 @@ from torch.optim import lr_scheduler
 from colonnade.errors import JobError
 from colonnade.learn.active import TorchActive
 from colonnade.learn.agreement import Agreement
+from colonnade.learn.average import Average
 from colonnade.learn.encrypted import EncryptedActive, EncryptedPassive
 from colonnade.learn.objective import Objective
 from colonnade.learn.optim import build_optimizer, build_schedule
@@ -124,11 +125,13 @@ def _trainer(ready: Participant, agreement: Agreement, modules: Mapping[str, nn.
             if party.schedule is not None:
                 where = f"parties.{name}.schedule"
                 schedules.append(build_schedule(party.schedule, optimizer, where))
+    method = agreement.methods[name]
     return Trainer(
-        agreement.methods[name],
+        method,
         optimizers,
         schedules,
         agreement.plan.per_epoch,
         len(job.parties),
         job.train.clip_norm,
+        Average(method.average, modules),
     )

@@ -73,13 +73,13 @@ class Learner(Protocol):
         """The batch that the next forward pass is probably of; there is nothing else to do now."""
 
     def keep(self, round: int) -> None:
-        """Remember the present weights as those of a round."""
+        """Remember what `weights` now gives as the weights of a round."""
 
     def prune(self, best: int, scored: int) -> None:
         """Of the weights remembered up to `scored`, only those of the best round still count."""
 
     def weights(self) -> Weights:
-        """The present weights, by name."""
+        """The present weights by name, averaged over the updates where the method says so."""
 
     def best_weights(self) -> Weights | None:
         """The weights of the best round; None when none was scored."""
@@ -116,8 +116,8 @@ class PassiveLearner(Learner, Protocol):
         """The updates of a round are done: learning-rate schedules move on."""
 
     def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:
-        """The embeddings of a whole split, in pieces, each with its first row: with the present
-        weights, or with the best."""
+        """The embeddings of a whole split, in pieces, each with its first row: with those
+        that `weights` gives, or with the best."""
 
 
 class ActiveLearner(Learner, Protocol):
@@ -160,7 +160,8 @@ class ActiveLearner(Learner, Protocol):
         """Drop the derivatives of an aggregation that is not followed by an update."""
 
     def capture(self) -> Any:
-        """A copy of the present models, to be scored when all evaluation embeddings are here."""
+        """A copy of the models with what `weights` gives, to be scored when all evaluation
+        embeddings are here."""
 
     def recall(self) -> Any:
         """The models with the weights of the best round, to be scored on the test rows."""

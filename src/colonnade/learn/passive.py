@@ -52,6 +52,8 @@ class TorchLearner:
         self._features = features
         self._columns = None if features is None else Columns(features["train"])
         self._trainer = trainer
+        self._final = trainer.average.modules
+        """What is evaluated, kept and handed over: the average, where the method has one."""
         self._agreement = agreement
         self._method = agreement.methods[party.me]
         self._device = party.device
@@ -129,7 +131,7 @@ class TorchLearner:
         """A copy of all parameters and buffers, named `bottom.…` and `top.…`."""
         return {
             f"{part}.{name}": tensor.detach().to("cpu", copy=True)
-            for part, module in self._modules.items()
+            for part, module in self._final.items()
             for name, tensor in module.state_dict().items()
         }
 
@@ -139,7 +141,7 @@ class TorchLearner:
     def recall(self) -> dict[str, nn.Module]:
         """Copies of the modules, with the weights kept of the best round."""
         kept = self._kept[self.best]
-        modules = {part: copy.deepcopy(module) for part, module in self._modules.items()}
+        modules = {part: copy.deepcopy(module) for part, module in self._final.items()}
         for part, module in modules.items():
             own = {name: tensor for name, tensor in kept.items() if name.startswith(f"{part}.")}
             module.load_state_dict({n.removeprefix(f"{part}."): own[n] for n in own})
@@ -327,7 +329,7 @@ class TorchPassive(TorchLearner):
         what training remembers or draws neither shows here nor is moved by it.
         """
         assert self._features is not None
-        bottom = (self.recall() if best else self._modules)["bottom"]
+        bottom = (self.recall() if best else self._final)["bottom"]
         use = Occasion(round, importance=self._importance)
         evaluates_plain = self._party.job.train.evaluate_plain
         encoding = None if evaluates_plain else self._method.compress.embedding

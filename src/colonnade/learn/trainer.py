@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
+from colonnade.learn.average import Average
 from colonnade.methods.method import Method
 from colonnade.record.tree import Tree
 
@@ -26,6 +27,7 @@ class Trainer:
         per_epoch: int,
         parties: int,
         clip_norm: float | None,
+        average: Average,
     ) -> None:
         self._method = method
         self._optimizers = optimizers
@@ -33,6 +35,7 @@ class Trainer:
         self._per_epoch = per_epoch
         self._parties = parties
         self._clip_norm = clip_norm
+        self.average = average
         self._groups = self._all_groups()
         self.parameters = [parameter for group in self._groups for parameter in group["params"]]
         self._memory: Sequence[torch.Tensor] = ()
@@ -73,6 +76,7 @@ class Trainer:
             for group, rate in zip(self._groups, rates, strict=True):
                 group["lr"] = rate
         self.forget()
+        self.average.follow()
 
     def forget(self) -> None:
         """Drop the gradients that have been gathered."""
@@ -94,6 +98,7 @@ class Trainer:
             "updates": self._updates,
             "effort": self._effort,
             "rate": self.rate,
+            **self.average.state(),
         }
 
     def restore(self, state: Tree) -> None:
@@ -109,6 +114,7 @@ class Trainer:
         self._updates = state["updates"]
         self._effort = state["effort"]
         self.rate = state["rate"]
+        self.average.restore(state)
 
 
 def _schedule_state(schedule: lr_scheduler.LRScheduler) -> Tree:

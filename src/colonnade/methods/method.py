@@ -8,6 +8,7 @@ from typing import Any
 from colonnade.compress import Compress, plain
 from colonnade.compress import describe as text
 from colonnade.errors import JobError
+from colonnade.policies.average import AveragePolicy, none
 from colonnade.policies.exchange import ExchangePolicy, gradients
 from colonnade.policies.local import LocalPolicy, once
 from colonnade.policies.order import OrderPolicy, parallel
@@ -39,6 +40,7 @@ class Method:
     rate: RatePolicy = field(default_factory=constant)
     step: StepPolicy = field(default_factory=plain_step)
     order: OrderPolicy = field(default_factory=parallel)
+    average: AveragePolicy = field(default_factory=none)
     protect: Protect = field(default_factory=Protect)
 
     def __post_init__(self) -> None:

@@ -47,7 +47,12 @@ def check_policy(axis: str, policy: Any) -> None:
     for role in _ASKED_AT.get(axis, ()):
         for view in _views(role, policy if axis == "local" else None):
             _check_answers(axis, policy, view)
-    further = {"rate": _check_rate, "weight": _check_weight, "step": _check_step}
+    further = {
+        "rate": _check_rate,
+        "weight": _check_weight,
+        "step": _check_step,
+        "average": _check_average,
+    }
     if axis in further:
         further[axis](policy)
 
@@ -139,3 +144,11 @@ def _check_step(policy: Any) -> None:
         expect(good, f"{policy!r} leaves a gradient that is not finite")
     heaviest = policy.largest_weight(5)
     expect(math.isfinite(heaviest) and heaviest > 0, f"{policy!r} weighs a gradient {heaviest}")
+
+
+def _check_average(policy: Any) -> None:
+    for update in (1, 2, 1000, 10**9):
+        share = policy.share(update)
+        good = 0 < share <= 1 and (policy.averages or share == 1)
+        expect(good, f"{policy!r} gives the weights after update {update} a share of {share}")
+        expect(share == policy.share(update), f"{policy!r} changes its mind")
