@@ -163,7 +163,9 @@ def test_under_masks_the_sum_is_kept_and_each_partys_own_part_and_no_words():
         assert np.abs(added.values - summands[0].values).max() > 0.01
 
 
-def test_sums_are_attacked_where_all_parties_are_in_one_place(tmp_path, capfd):
+def test_sums_are_attacked_where_all_parties_are_in_one_place(tmp_path, capfd, monkeypatch):
+    # As wide as a table is where nobody has said how wide the terminal is.
+    monkeypatch.setenv("COLUMNS", "150")
     case = evaluated(protect=SUM)
     run = cn.simulate(case.job, case.data, case.modules, record=ROUNDS + 1)
     folder, active, (first, *_) = run.save(tmp_path), case.job.active, case.job.passives
