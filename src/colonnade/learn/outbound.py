@@ -12,7 +12,7 @@ from typing import Literal
 
 import torch
 
-from colonnade.compress import Encoding, Key, Occasion, decode, plain
+from colonnade.compress import Encoding, Key, Occasion, plain, remembers, shown
 from colonnade.protect.base import ENCRYPTED, Protect
 from colonnade.protect.masks import Masks
 from colonnade.protect.secret import Secret, Stream
@@ -45,6 +45,7 @@ class Stage:
     ) -> None:
         self.purpose = purpose
         self.is_plain = encoding == plain()
+        self._remembers = remembers(encoding)
         self._encoder = encoding.encoder(key)
         self._random = random
         self._recorder, self._to = recorder, key.receiver
@@ -72,21 +73,23 @@ class Stage:
                 tensor = self._masks.hide(tensor, round, self.purpose, self._to)
         packed = self._encoder.encode(tensor, use or Occasion())
         if self._recorder is not None and use is not None and use.rows is not None:
-            kept = decode(packed)
+            kept = shown(self._encoder, packed)
             self._recorder.note("sent", self._to, self.purpose, use.round, use.rows, kept)
         return packed
 
     def pack_shown(self, tensor: torch.Tensor, use: Occasion) -> tuple[Packed, torch.Tensor]:
         """The tensor as it leaves, and as everybody reads it, on its own device."""
         packed = self.pack(tensor, use)
-        return packed, decode(packed).to(tensor.device)
+        return packed, shown(self._encoder, packed).to(tensor.device)
 
     def pack_frozen(self, tensor: torch.Tensor, use: Occasion) -> tuple[Packed, torch.Tensor]:
         """The same for a tensor that is about to change: both are copies of what it is now."""
         packed = self.pack(tensor, use)
-        copy = decode(packed).clone()
-        # Only plain encodings show the live tensor.
-        return plain().encode(copy) if packed.codec == "plain" else packed, copy.to(tensor.device)
+        copy = shown(self._encoder, packed).clone()
+        # Only plain encodings show the live tensor, and a difference is none.
+        if packed.codec == "plain" and not self._remembers:
+            packed = plain().encode(copy)
+        return packed, copy.to(tensor.device)
 
     def state(self) -> Tree:
         return self._encoder.state()
