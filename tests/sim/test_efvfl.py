@@ -20,6 +20,9 @@ from colonnade.party.training import Training
 from colonnade.run.setup import prepare
 from colonnade.run.simulate import run_parties
 from colonnade.sim.kernel import Simulator
+from colonnade.testing.lossy import LossySimulator
+from colonnade.testing.stores import MemoryStore
+from tests.netrun import run_program
 from tests.sim.test_recording import _recordings
 from tests.small import Small, apart, small, with_network
 
@@ -170,6 +173,59 @@ def test_with_several_exchanges_in_flight_both_ends_read_the_same(method):
             assert len(there.values) >= 40 * 16 - 16
             assert (there.values == sent.values[: len(there.values)]).all()
             assert (there.rows == sent.rows[: len(there.rows)]).all()
+
+
+@pytest.mark.parametrize("method", [{"both": True}, {"exchange": "snapshot"}], ids=str)
+@pytest.mark.parametrize("who", ["p0", "p1"])
+def test_after_a_crash_both_ends_go_back_to_the_same_memory(who, method):
+    """The others go back with it; what they learn is what they would have learnt, to the bit."""
+    case = small(3, method={"name": "efvfl", **method}, rounds=30, labels="shared",
+                 checkpoint_every=7)  # fmt: skip
+    case.job = with_network(case.job, latency="5ms")
+    stores = {name: MemoryStore() for name in case.parties}
+
+    def training(name):
+        return Training.of(prepare(case.job, case.data, case.modules)[name], stores[name])
+
+    simulator = LossySimulator(case.job, until_ns=10**13)
+    trainings = {name: training(name) for name in case.parties}
+
+    def crash():
+        assert trainings[who].loop.view.round > 14, "it has a checkpoint of the second epoch"
+        assert simulator.crash(who)
+        again = run_program(simulator.worlds[who], training(who))
+        simulator.call_at(simulator.now_ns + 10_000_000, lambda: simulator.restart(who, again))
+
+    simulator.call_at(900_000_000, crash)
+    outcomes = simulator.run(
+        {name: run_program(simulator.worlds[name], own) for name, own in trainings.items()}
+    )
+    assert simulator.worlds["p2"].regroups == 1
+    alone = simulate(case.job, case.data, case.modules)
+    for name, weights in alone.weights.items():
+        for key, weight in weights.items():
+            assert torch.equal(weight, outcomes[name].weights[key]), (name, key)
+
+
+def test_in_the_first_epoch_it_is_the_compressor_alone():
+    """Nothing is remembered yet of any row; from the second epoch on the two go apart."""
+    case = small(3, rounds=6, optimizer=SGD)
+    alone = {
+        "name": "cvfl",
+        "q": 1,
+        "exchange": "gradients",
+        "both": True,
+        "compressor": "scalar:2",
+    }
+    for rounds, same in ((6, True), (8, False)):
+        options = msgspec.structs.replace(case.job.train, rounds=rounds)
+        case.job = msgspec.structs.replace(case.job, train=options, method=alone)
+        one, other = simulate(case.job, case.data, case.modules), train(case, both=True)
+        assert same == all(
+            torch.equal(tensor, other.weights[party][name])
+            for party, weights in one.weights.items()
+            for name, tensor in weights.items()
+        )
 
 
 def test_what_crosses_is_as_long_as_in_the_inner_encoding():
