@@ -35,6 +35,7 @@ EQUAL = {
     "celu": [({"r": 1}, "fedsgd"), ({"w": 1, "overlap": False, "weigh": False}, "fedbcd")],
     "pasta": [({"b_max": 1, "s_max": 0}, "fedsgd")],
     "flexvfl": [({"timeout": "0s"}, "pbcd")],
+    "efvfl": [({"compressor": "plain"}, "fedsgd")],
     "flexvfl_s": [({"most": 0}, "fedsgd")],
 }
 """Degenerate cases of a method, and the simpler one."""
@@ -147,6 +148,8 @@ def test_celu_with_a_lattice_and_a_pipeline_trains():
         ({"name": "flexvfl", "timeout": "0s", "momentum": 0.9}, "leave out method.step"),
         ({"name": "flexvfl", "first": 3.0}, "set adaptive=true"),
         ({"name": "cvfl", "both": True}, "choose exchange=gradients"),
+        ({"name": "efvfl", "both": True, "exchange": "snapshot"}, "choose exchange=gradients"),
+        ({"name": "efvfl", "compressor": "ef+scalar:2"}, "two memories"),
         ({"name": "fedsgd", "local": "agreed:1s:mean"}, "the min or the max"),
         ({"name": "flexvfl_s", "most": -1}, "0 or more"),
         ({"name": "flexvfl", "adaptive": True, "first": -1.0}, "0 to measure"),

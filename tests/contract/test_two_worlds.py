@@ -24,6 +24,8 @@ OPTIONS = {
     "fedbcd, averaged": {"name": "fedbcd", "updates": 2, "average": "ema:0.9"},
     "cvfl, lattice": {"name": "cvfl", "q": 3, "compressor": "lattice:4"},
     "cvfl, feedback": {"name": "cvfl", "q": 2, "compressor": "ef+topk:2"},
+    "efvfl, both": {"name": "efvfl", "both": True, "compressor": "topk:2"},
+    "efvfl, snapshot": {"name": "efvfl", "exchange": "snapshot"},
     "cvfl, gradients": {"name": "cvfl", "q": 3, "exchange": "gradients", "compressor": "scalar:4"},
 }
 # Ten local updates, as it does unless told otherwise, show no more than three.

@@ -43,6 +43,8 @@ CASES = {
     "an embedding of more columns": ("p2", "embedding", PLAINLY, {"embedding": "topk:2"}, {}),
     "a half": ("p2", "embedding", PLAINLY, {"embedding": "half"}, {}),
     "what is fed back": ("p2", "embedding", PLAINLY, {"embedding": "ef+lattice:3"}, {}),
+    "a difference": ("p2", "embedding", PLAINLY, {"embedding": "ef21+scalar:2"}, {}),
+    "a difference of gradients": ("p1", "gradient", PLAINLY, {"gradient": "ef21+half"}, {}),
     "an evaluation": ("p2", "evaluation", PLAINLY, {"embedding": "scalar:4"}, EVALUATED),
     "a gradient": ("p1", "gradient", PLAINLY, {"gradient": "scalar:4"}, {}),
     "the own embedding in a snapshot": ("p1", "embedding", SNAPSHOT, {"embedding": "scalar:4"}, {}),
@@ -91,6 +93,8 @@ def test_what_is_due_plain_is_taken_plain_only(monkeypatch, who, purpose, method
         ("steps:0=scalar:2,4=scalar:8", "scalar:2"),
         ("diminishing+scalar:2", "scalar:2"),
         ("topk:2:importance", "plain"),
+        ("ef21+scalar:2", "scalar:4"),
+        ("ef21+steps:0=scalar:2,4=scalar:8", "ef21+scalar:2"),
     ],
 )
 def test_other_options_or_another_round_of_a_schedule_are_a_downgrade_too(
@@ -132,6 +136,7 @@ ENCODINGS = (
     *("half", "scalar:3:dither", "lattice:2", "topk:2", "topk:2:importance", "topk:4:importance"),
     *("ef+topk:2:importance", "ef+scalar:2", "diminishing+lattice:2"),
     *("steps:0=topk:2:importance,2=scalar:4,5=plain", "tests.outside:rotated:3"),
+    *("ef21+scalar:2", "ef21+topk:2:importance", "ef21+steps:0=topk:2:importance,4=half,6=plain"),
 )
 
 

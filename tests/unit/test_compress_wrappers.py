@@ -1,4 +1,4 @@
-"""Error feedback, schedules over rounds, and encodings as text."""
+"""Error feedback, differences, schedules over rounds, and encodings as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from colonnade.compress import (
     Key,
     Occasion,
     decode,
+    decoder,
     describe,
+    differences,
     diminishing,
     error_feedback,
     half,
@@ -20,8 +22,10 @@ from colonnade.compress import (
     parse,
     plain,
     scalar,
+    shown,
     steps,
     topk,
+    without_memory,
 )
 from colonnade.compress.lattice import MOMENT, cell_area
 from colonnade.errors import PartyError, RequestError
@@ -69,6 +73,84 @@ def test_feedback_refuses_rows_that_are_not_the_tensors():
 def test_feedback_that_changes_nothing_is_the_encoding_itself():
     assert error_feedback(plain()) == plain()
     assert error_feedback(error_feedback(scalar(2))) == error_feedback(scalar(2))
+
+
+def test_only_what_changed_of_a_row_crosses():
+    """G ← G + C(h − G), row by row, and zero for a row that was never sent."""
+    coded = differences(topk(1))
+    encoder, reader = coded.encoder(KEY), decoder(coded)
+    kept = {row: torch.zeros(2) for row in (0, 7, 300)}
+    batches = {(0, 7): [[3.0, 2.0], [1.0, 5.0]], (7, 300): [[4.5, 5.0], [1.0, 0.5]],
+               (300, 0): [[1.0, 0.75], [3.0, 2.0]]}  # fmt: skip
+    crossed = []
+    for rows, batch in batches.items():
+        use, tensor = Occasion(rows=np.array(rows)), torch.tensor(batch)
+        change = tensor - torch.stack([kept[row] for row in rows])
+        packed = encoder.encode(tensor, use)
+        assert packed == topk(1).encoder(KEY).encode(change, use)
+        for row, each in zip(rows, decode(packed), strict=True):
+            kept[row] = kept[row] + each
+        read = reader.decode(packed, use)
+        assert torch.equal(read, torch.stack([kept[row] for row in rows]))
+        assert torch.equal(read, shown(encoder, packed))
+        crossed.append(decode(packed).tolist())
+    assert crossed == [[[3, 0], [0, 5]], [[4.5, 0], [1, 0]], [[0, 0.75], [0, 2]]]
+
+
+@pytest.mark.parametrize("text", ["scalar:1", "scalar:2", "lattice:2", "topk:2", "half"])
+def test_the_error_of_rows_that_stand_still_vanishes(text):
+    tensor = torch.randn(20, 8, generator=torch.Generator().manual_seed(0))
+    coded, use = differences(parse(text)), Occasion(rows=np.arange(20))
+    encoder, reader = coded.encoder(KEY), decoder(coded)
+    for _ in range(40):
+        packed = encoder.encode(tensor, use)
+        assert written(packed) <= written(parse(text).encoder(KEY).encode(tensor, use))
+        read = reader.decode(packed, use)
+    alone = decode(parse(text).encoder(KEY).encode(tensor))
+    assert (read - tensor).norm() < 0.05 * (alone - tensor).norm()
+
+
+def written(packed):
+    return len(packed.details) + packed.data.view.nbytes
+
+
+def test_differences_of_other_tensors_are_kept_by_shape():
+    coded = differences(topk(1))
+    encoder, reader = coded.encoder(KEY), decoder(coded)
+    for tensor, known in ((torch.tensor([2.0, 1.0]), [2, 0]), (torch.ones(3), [1, 0, 0]),
+                          (torch.tensor([2.0, 1.0]), [2, 1])):  # fmt: skip
+        assert reader.decode(encoder.encode(tensor)).tolist() == known
+
+
+def test_a_memory_keeps_no_hold_of_the_tensor_that_is_sent():
+    encoder = differences(steps([(0, plain()), (1, scalar(2))])).encoder(KEY)
+    live = torch.ones(2, 2)
+    packed = encoder.encode(live)
+    live.zero_()
+    assert decode(packed).tolist() == shown(encoder, packed).tolist() == [[1, 1], [1, 1]]
+
+
+def test_differences_refuse_rows_that_are_not_the_tensors():
+    encoder = differences(scalar(2)).encoder(KEY)
+    for rows in (np.array([1]), np.array([1, -2])):
+        with pytest.raises(PartyError, match="row numbers are not one for each"):
+            encoder.encode(torch.ones(2, 2), Occasion(rows=rows))
+
+
+def test_a_tensor_that_is_refused_leaves_the_memory_as_it_was():
+    encoder, use = differences(scalar(2)).encoder(KEY), Occasion(rows=np.array([4]))
+    first = shown(encoder, encoder.encode(torch.tensor([[1.0, 2.0]]), use))
+    with pytest.raises(PartyError, match="NaN or infinite"):
+        encoder.encode(torch.tensor([[1.0, float("nan")]]), use)
+    packed = encoder.encode(torch.tensor([[5.0, 6.0]]), use)
+    assert torch.equal(shown(encoder, packed), first + decode(packed))
+
+
+def test_differences_that_change_nothing_are_the_encoding_itself():
+    assert differences(plain()) == plain()
+    assert differences(differences(scalar(2))) == differences(scalar(2))
+    assert without_memory(differences(scalar(2))) == scalar(2)
+    assert without_memory(error_feedback(scalar(2))) == error_feedback(scalar(2))
 
 
 def test_steps_change_at_their_rounds():
@@ -140,13 +222,20 @@ leaves = st.one_of(
     st.builds(diminishing, st.just(lattice), st.integers(1, 8), scales, st.booleans()),
 )
 parts = st.one_of(leaves, leaves.map(error_feedback))
-schedules = st.lists(st.tuples(st.integers(1, 1000), parts), max_size=4).flatmap(
-    lambda later: st.builds(
-        lambda first: steps([(0, first), *sorted(dict(later).items())]),
-        parts,
+
+
+def scheduled(parts):
+    return st.lists(st.tuples(st.integers(1, 1000), parts), max_size=4).flatmap(
+        lambda later: st.builds(
+            lambda first: steps([(0, first), *sorted(dict(later).items())]),
+            parts,
+        )
     )
-)
-encodings = st.one_of(parts, schedules, schedules.map(error_feedback))
+
+
+schedules = scheduled(parts)
+remembered = st.one_of(leaves, scheduled(leaves)).map(differences)
+encodings = st.one_of(parts, schedules, schedules.map(error_feedback), remembered)
 
 
 @given(encoding=encodings)
@@ -172,6 +261,9 @@ def test_text_and_back(encoding):
         ("topk:1", topk(1)),
         ("ef+scalar:2", error_feedback(scalar(2))),
         ("ef+plain", plain()),
+        ("ef21+scalar:2", differences(scalar(2))),
+        ("ef21+plain", plain()),
+        ("ef21+steps:0=topk:2,9=plain", differences(steps([(0, topk(2)), (9, plain())]))),
         ("diminishing+lattice:2", diminishing(lattice, 2)),
         ("steps:0=scalar:2,100=scalar:4", steps([(0, scalar(2)), (100, scalar(4))])),
         ("steps:0=ef+topk:2,9=plain", steps([(0, error_feedback(topk(2))), (9, plain())])),
@@ -197,6 +289,10 @@ def test_texts(text, encoding):
         ("topk:0", "topk cannot keep 0"),
         ("topk:2:sharde", "did you mean 'shared'"),
         ("eff+scalar:2", r"nothing is called 'eff\+': did you mean 'ef'"),
+        ("ef+ef21+scalar:2", "two memories: .* leave out ef+"),
+        ("ef21+ef+scalar:2", "two memories: .* leave out the one that is within"),
+        ("ef21+steps:0=ef+scalar:2,9=half", "two memories"),
+        ("steps:0=ef21+scalar:2,9=half", r"write it before all of them, as in ef21\+steps"),
         ("diminishing+topk:2", "cannot be diminishing"),
         ("diminishing+scalar", "is not a whole number"),
         ("steps:scalar:2", "is no step"),

@@ -5,6 +5,7 @@
     scalar(bits), lattice(bits)         quantisers, of single components and of pairs
     topk(keep)                          the largest, or the most important, columns
     error_feedback(encoding)            what was lost is sent later
+    differences(encoding)               only what changed since a row was last sent
     steps(...), diminishing(...)        another encoding, or more bits, in later rounds
 
 The quantisers are clipped and without dither unless told otherwise; `docs/compression.md` has the
@@ -19,6 +20,7 @@ from colonnade.compress.base import (
     DTYPE_NAMES,
     DTYPES,
     Compress,
+    Decoder,
     Encoder,
     Encoding,
     Key,
@@ -27,11 +29,16 @@ from colonnade.compress.base import (
     Stateless,
     admits,
     decode,
+    decoder,
     finite_range,
     payload,
     plain,
+    remembers,
+    shown,
     without_importance,
+    without_memory,
 )
+from colonnade.compress.differences import differences
 from colonnade.compress.feedback import error_feedback
 from colonnade.compress.half import Half, half
 from colonnade.compress.lattice import Lattice, lattice
@@ -49,6 +56,7 @@ __all__ = [
     "DTYPE_NAMES",
     "Buffer",
     "Compress",
+    "Decoder",
     "Encoder",
     "Encoding",
     "Key",
@@ -58,7 +66,9 @@ __all__ = [
     "Stateless",
     "admits",
     "decode",
+    "decoder",
     "describe",
+    "differences",
     "diminishing",
     "error_feedback",
     "finite_range",
@@ -67,10 +77,13 @@ __all__ = [
     "parse",
     "payload",
     "plain",
+    "remembers",
     "scalar",
+    "shown",
     "steps",
     "topk",
     "without_importance",
+    "without_memory",
 ]
 
 # A tag that nobody can read would be found out only by the receiver, in the middle of a job.

@@ -66,8 +66,22 @@ class Encoder(Protocol):
         """Continue from the state of an encoder of the same key; takes over its tensors."""
 
 
+class Decoder(Protocol):
+    """What one receiver reads one sender's tensors of one role with; it may have state, and is then
+    given every tensor that the encoder wrote, in that order."""
+
+    def decode(self, packed: Packed, use: Occasion = ANY) -> torch.Tensor:
+        """The tensor, as it is to be used."""
+
+    def state(self) -> Any:
+        """Its state, not copied: copy it before the decoder is used again."""
+
+    def restore(self, state: Any) -> None:
+        """Continue from the state of a decoder of the same sender; takes over its tensors."""
+
+
 class Stateless:
-    """A base for encoders without state."""
+    """A base for encoders and decoders without state."""
 
     __slots__ = ()
 
@@ -169,6 +183,59 @@ def decode(packed: Packed) -> torch.Tensor:
             f"{', '.join(DECODERS)}"
         )
     return decoder(packed)
+
+
+class _Anybody(Stateless):
+    def decode(self, packed: Packed, use: Occasion = ANY) -> torch.Tensor:
+        return decode(packed)
+
+
+ANYBODY: Decoder = _Anybody()
+"""Reads what can be read without anything that was sent before."""
+
+
+def remembers(encoding: Encoding) -> bool:
+    """Whether a tensor means nothing without those that were sent before it. An encoding of which
+    that is so says by a method `decoder` what reads it; its encoders say by a method `shown` what
+    that made of the last one, and `without_memory` is the same for tensors that stand
+    alone.
+
+    >>> from colonnade.compress import parse
+    >>> remembers(parse("ef21+scalar:2")), remembers(parse("ef+scalar:2"))
+    (True, False)
+    """
+    return hasattr(encoding, "decoder")
+
+
+def decoder(encoding: Encoding) -> Decoder:
+    """What begins to read an encoding's tensors.
+
+    >>> decoder(plain()).decode(plain().encode(torch.ones(2))).tolist()
+    [1.0, 1.0]
+    """
+    own: Callable[[], Decoder] | None = getattr(encoding, "decoder", None)
+    return ANYBODY if own is None else own()
+
+
+def shown(encoder: Encoder, packed: Packed) -> torch.Tensor:
+    """What every receiver makes of the record that an encoder wrote last.
+
+    >>> shown(plain(), plain().encode(torch.ones(2))).tolist()
+    [1.0, 1.0]
+    """
+    own: Callable[[], torch.Tensor] | None = getattr(encoder, "shown", None)
+    return decode(packed) if own is None else own()
+
+
+def without_memory(encoding: Encoding) -> Encoding:
+    """The encoding for tensors that stand alone: what is written is as long as with a memory.
+
+    >>> from colonnade.compress import parse
+    >>> without_memory(parse("ef21+topk:4")).text
+    'topk:4'
+    """
+    own: Callable[[], Encoding] | None = getattr(encoding, "without_memory", None)
+    return encoding if own is None else own()
 
 
 def admits(encoding: Encoding, packed: Packed, round: int = 0, known: bool = True) -> bool:

@@ -1,8 +1,7 @@
 """Error feedback: what an encoding lost is added to what it encodes next.
 
 The residual of a row belongs to that row, so where a tensor's first dimension stands for training
-rows it is kept by row number: a table of rows x width components, grown as rows appear. Other
-tensors (a top model's weights) keep one residual for each shape.
+rows it is kept by row number: a table of rows x width components, grown as rows appear.
 """
 
 from __future__ import annotations
@@ -10,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from colonnade.compress.base import (
     ANY,
@@ -24,12 +21,12 @@ from colonnade.compress.base import (
     Plain,
     admits,
     decode,
+    remembers,
     without_importance,
 )
-from colonnade.errors import PartyError
+from colonnade.compress.rows import Memory, check_rows
+from colonnade.errors import RequestError
 from colonnade.wire.messages import Packed
-
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -65,6 +62,11 @@ def error_feedback(encoding: Encoding) -> Encoding:
     """
     if isinstance(encoding, Plain | ErrorFeedback):
         return encoding
+    if remembers(encoding):
+        raise RequestError(
+            f"ef+{encoding.text} has two memories: a difference has all that was lost in it "
+            "already, so leave out ef+"
+        )
     return ErrorFeedback(encoding)
 
 
@@ -75,50 +77,20 @@ class _FeedbackEncoder:
     def __init__(self, inner: Encoder, key: Key) -> None:
         self._inner = inner
         self._key = key
-        self._by_shape: dict[Shape, torch.Tensor] = {}
-        self._by_row: dict[Shape, torch.Tensor] = {}
+        self._residuals = Memory()
 
     def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
         tensor = tensor.detach().to("cpu")
-        shape = tuple(tensor.shape)
-        if use.rows is None:
-            residual = self._by_shape.get(shape)
-            wanted = tensor if residual is None else tensor + residual
-            packed = self._inner.encode(wanted, use)
-            self._by_shape[shape] = wanted - decode(packed)
-            return packed
-        table = self._table(tensor, use.rows)
-        places = torch.from_numpy(np.asarray(use.rows, np.int64))
-        wanted = tensor + table[places]
+        check_rows(tensor, use.rows, self._key)
+        residual = self._residuals.get(tensor, use.rows)
+        wanted = tensor if residual is None else tensor + residual
         packed = self._inner.encode(wanted, use)
-        table[places] = wanted - decode(packed)
+        self._residuals.put(wanted - decode(packed), use.rows)
         return packed
 
     def state(self) -> dict[str, Any]:
-        return {
-            "inner": self._inner.state(),
-            "by_shape": list(self._by_shape.items()),
-            "by_row": list(self._by_row.items()),
-        }
+        return {"inner": self._inner.state(), **self._residuals.state()}
 
     def restore(self, state: Any) -> None:
         self._inner.restore(state["inner"])
-        self._by_shape = dict(state["by_shape"])
-        self._by_row = dict(state["by_row"])
-
-    def _table(self, tensor: torch.Tensor, rows: NDArray[np.int64]) -> torch.Tensor:
-        """The residuals of all rows seen so far, and of these."""
-        if not tensor.dim() or rows.shape != (tensor.shape[0],) or (rows < 0).any():
-            raise PartyError(
-                f"the {self._key.role} of '{self._key.sender}' has shape {tuple(tensor.shape)}, "
-                f"and its row numbers are not one for each of its rows (shape {rows.shape})"
-            )
-        width = tuple(tensor.shape[1:])
-        table = self._by_row.get(width)
-        needed = int(rows.max(initial=-1)) + 1
-        if table is None or len(table) < needed:
-            old = tensor.new_empty((0, *width)) if table is None else table
-            # Twice as many as needed, so that a growing table is copied only a few times.
-            table = torch.cat((old, tensor.new_zeros((2 * needed - len(old), *width))))
-            self._by_row[width] = table
-        return table
+        self._residuals.restore(state)

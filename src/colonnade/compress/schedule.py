@@ -29,6 +29,7 @@ from colonnade.compress.base import (
     Occasion,
     Parse,
     admits,
+    remembers,
     whole,
     without_importance,
 )
@@ -81,6 +82,11 @@ def steps(parts: Sequence[tuple[int, Encoding]]) -> Encoding:
         )
     if any(isinstance(encoding, Steps) for _, encoding in parts):
         raise RequestError("steps within steps: write all of them as one list")
+    if any(remembers(encoding) for _, encoding in parts):
+        raise RequestError(
+            "ef21+ within steps would begin anew at each: write it before all of them, as in "
+            "ef21+steps:0=scalar:2,100=scalar:4"
+        )
     changes = [parts[0]] + [b for a, b in pairwise(parts) if a[1] != b[1]]
     return changes[0][1] if len(changes) == 1 else Steps(tuple(changes))
 

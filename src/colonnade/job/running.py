@@ -30,7 +30,7 @@ class Limits(Record, frozen=True, kw_only=True):
     """How many bytes wait for one peer before the sender waits; one message always may."""
     table_bytes: int = 4 * 2**30
     """How much the active party keeps of one peer's embeddings, where the method remembers them
-    (`quorum=anyone`)."""
+    (`quorum=anyone`), and either end of a party's rows, where their differences cross (`ef21+`)."""
 
     def __post_init__(self) -> None:
         settle(self)

@@ -12,7 +12,7 @@ import torch
 from msgspec.structs import astuple
 from torch import nn
 
-from colonnade.compress import Occasion
+from colonnade.compress import Occasion, decoder
 from colonnade.data.splits import SPLITS, Split
 from colonnade.learn.columns import Columns, index_of
 from colonnade.learn.contents import Forward
@@ -61,14 +61,19 @@ class TorchActive(TorchLearner):
             for peer in self._widths
         }
         """By party, what its gradients pass."""
+        self._in = {
+            peer: decoder(agreement.methods[peer].compress.embedding) for peer in self._widths
+        }
+        """By party, what its embeddings are read with."""
         self._fitted: Calibration | None = None
         """Of the round that was scored last."""
 
     def _memory(self) -> dict[str, Tree]:
         encoders = {peer: stage.state() for peer, stage in self._out.items()}
         fitted = None if self.calibration is None else astuple(self.calibration)
-        own = {"tables": self._tables, "encoders": encoders, "calibration": fitted}
-        return super()._memory() | own
+        decoders = {peer: reader.state() for peer, reader in self._in.items()}
+        own = {"tables": self._tables, "encoders": encoders, "decoders": decoders}
+        return super()._memory() | own | {"calibration": fitted}
 
     def _remember(self, state: Tree) -> None:
         super()._remember(state)
@@ -76,6 +81,9 @@ class TorchActive(TorchLearner):
             table.copy_(state["tables"][peer])
         for peer, stage in self._out.items():
             stage.restore(state["encoders"][peer])
+        decoders = state.get("decoders", {})
+        for peer, reader in self._in.items():
+            reader.restore(decoders.get(peer))
         fitted = state.get("calibration")
         self.calibration = None if fitted is None else Calibration(*fitted)
 
@@ -111,7 +119,9 @@ class TorchActive(TorchLearner):
         if self._method.protect.sum is not None:
             return self._added(exchange.packed, exchange.round, rows)
         came = {
-            peer: self._of_rows("embedding", packed, exchange, self._widths[peer], peer, peer)
+            peer: self._of_rows(
+                "embedding", packed, exchange, self._widths[peer], self._in[peer], peer, peer
+            )
             for peer, packed in exchange.packed.items()
         }
         if not self._method.quorum.remembers:

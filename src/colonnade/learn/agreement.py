@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from colonnade import methods
+from colonnade.compress import remembers
 from colonnade.data.batches import BatchPlan
 from colonnade.data.splits import Split
 from colonnade.errors import JobError
@@ -112,9 +113,30 @@ class Agreement:
         tested = min(EVALUATION_ROWS, self.rows["test"])
         at_once = max(train.batch_size, tested, *self.job.top.layers, 1)
         found = limits.message_bytes // (at_once * item)
-        if self.method.quorum.remembers:
+        if self.method.quorum.remembers or any(map(self._coded, self.job.parties)):
             found = min(found, limits.table_bytes // (self.rows["train"] * item))
         return max(1, min(found, WIDTH_MAX))
+
+    def _coded(self, name: str) -> str | None:
+        """The encoding by which both ends remember what they have of a party's rows, if one is."""
+        compress = self.methods[name].compress
+        crossing = [compress.embedding, compress.gradient]
+        if name == self.job.active:
+            crossing = [compress.embedding] if self.method.exchange.sends_snapshots else []
+        return next((each.text for each in crossing if remembers(each)), None)
+
+    def check_memory(self) -> None:
+        """Refuse what both ends would remember of a party's rows where that is too large."""
+        item = torch.empty(0, dtype=getattr(torch, self.job.train.dtype)).element_size()
+        most = self.job.limits.table_bytes
+        for name, width in self.widths.items():
+            rows, needed = self.rows["train"], self.rows["train"] * width * item
+            if needed > most and (text := self._coded(name)) is not None:
+                raise JobError(
+                    f"with {text} both ends remember {rows:,} rows of {name}, {width} wide, which "
+                    f"takes {needed:,} bytes, and limits.table_bytes is {most:,}: raise it, choose "
+                    "a narrower embedding, or leave out ef21+"
+                )
 
     def hello(self, name: str, fingerprint: str) -> Hello:
         """How a party introduces itself that holds these rows."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from colonnade.compress import Encoding, admits, decode, plain
-from colonnade.compress.base import DTYPE_NAMES
+from colonnade.compress import Decoder, Encoding, Occasion, admits, decode, plain
+from colonnade.compress.base import ANYBODY, DTYPE_NAMES
 from colonnade.errors import BreachError, NotFiniteError, WireError
 from colonnade.job.terms import shown
 from colonnade.protect.base import SumProtection
@@ -30,12 +32,17 @@ _NOTHING = plain()
 
 @dataclass(frozen=True)
 class Due:
-    """In which encoding a tensor is due: a plain one where nothing else was agreed on."""
+    """In which encoding a tensor is due, a plain one where nothing else was agreed on, and what
+    reads it."""
 
     encoding: Encoding = _NOTHING
     round: int = 0
     known: bool = True
     """Whether its sender must have known how much each column matters."""
+    reader: Decoder = field(default=ANYBODY, compare=False)
+    """It may remember what came before from the same sender."""
+    rows: NDArray[np.int64] | None = field(default=None, compare=False)
+    """The training rows that the tensor stands for, where its reader remembers rows."""
 
 
 PLAIN = Due()
@@ -100,7 +107,7 @@ def received(
                 f"{sender} sent a tensor in the encoding '{shown(packed.codec, _TAG_CHARS_MAX)}' "
                 f"where {due.encoding.text} is due: the job says how each tensor is written",
             )
-        tensor = decode(packed)
+        tensor = due.reader.decode(packed, Occasion(due.round, due.rows))
     except WireError as fault:
         raise BreachError(sender, f"{sender} sent what cannot be read: {fault}") from None
     # A sum of squares is quick and shows every NaN and all that is too large, whatever its sign;

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from colonnade.compress import Occasion
+from colonnade.compress import Occasion, without_memory
 from colonnade.data.splits import Split
 from colonnade.learn.learner import Aggregate, Reply
 from colonnade.learn.outbound import Outbound
@@ -58,7 +58,8 @@ class NullLearner:
         self._sizes = sizes
         self._me = me
         self._importance = torch.ones(self.width)
-        self._encoding = method.compress.embedding
+        # Its tensors are the same each time, so that their differences would be nothing.
+        self._encoding = without_memory(method.compress.embedding)
         self._protect = method.protect
         self._outbound = Outbound(0, me, Secret(bytes(KEY_BYTES)))
         out = self._outbound.stage("embedding", self._encoding)
@@ -135,7 +136,9 @@ class NullActive(NullLearner):
         self._captured = -1
         self._gradients = {
             peer: Template(
-                self._outbound.stage("gradient", methods[peer].compress.gradient, peer),
+                self._outbound.stage(
+                    "gradient", without_memory(methods[peer].compress.gradient), peer
+                ),
                 width,
                 sizes.dtype,
                 self._protect,
@@ -144,7 +147,7 @@ class NullActive(NullLearner):
         }
         self._top = [
             (
-                self._outbound.stage("top", methods[me].compress.top, str(number)),
+                self._outbound.stage("top", without_memory(methods[me].compress.top), str(number)),
                 some_values(shape, sizes.dtype),
             )
             for number, shape in enumerate(sizes.top)

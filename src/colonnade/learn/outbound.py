@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from colonnade.compress import Encoding, Key, Occasion, decode, plain
+from colonnade.compress import Encoding, Key, Occasion, plain, remembers, shown
 from colonnade.data.splits import Split
 from colonnade.protect.base import ENCRYPTED, Protect
 from colonnade.protect.masks import Masks
@@ -55,6 +55,7 @@ class Stage:
     ) -> None:
         self.purpose = purpose
         self.is_plain = encoding == plain()
+        self._remembers = remembers(encoding)
         self._encoder = encoding.encoder(key)
         self._random = random
         self._recorder, self._to = recorder, key.receiver
@@ -106,20 +107,22 @@ class Stage:
         """Let what the receiver reads be recorded, or else what was hidden from it."""
         split, rows = part or ("train", use.rows)
         if rows is not None:
-            kind, tensor = hidden or (self.purpose, decode(packed))
+            kind, tensor = hidden or (self.purpose, shown(self._encoder, packed))
             recorder.note("sent", self._peer, kind, use.round, rows, tensor, split)
 
     def pack_shown(self, tensor: torch.Tensor, use: Occasion) -> tuple[Packed, torch.Tensor]:
         """The tensor as it leaves, and as everybody reads it, on its own device."""
         packed = self.pack(tensor, use)
-        return packed, decode(packed).to(tensor.device)
+        return packed, shown(self._encoder, packed).to(tensor.device)
 
     def pack_frozen(self, tensor: torch.Tensor, use: Occasion) -> tuple[Packed, torch.Tensor]:
         """The same for a tensor that is about to change: both are copies of what it is now."""
         packed = self.pack(tensor, use)
-        copy = decode(packed).clone()
-        # Only plain encodings show the live tensor.
-        return plain().encode(copy) if packed.codec == "plain" else packed, copy.to(tensor.device)
+        copy = shown(self._encoder, packed).clone()
+        # Only plain encodings show the live tensor, and a difference is none.
+        if packed.codec == "plain" and not self._remembers:
+            packed = plain().encode(copy)
+        return packed, copy.to(tensor.device)
 
     def state(self) -> Tree:
         return self._encoder.state()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from colonnade.compress import Occasion
+from colonnade.compress import Decoder, Occasion, decoder
 from colonnade.data.splits import Split
 from colonnade.errors import BreachError
 from colonnade.learn.agreement import Agreement
@@ -202,11 +203,19 @@ class TorchLearner:
         return due(self._agreement, purpose, party, round)
 
     def _of_rows(
-        self, purpose: Purpose, packed: Packed, exchange: Exchange, width: int, sender: str, of: str
+        self,
+        purpose: Purpose,
+        packed: Packed,
+        exchange: Exchange,
+        width: int,
+        reader: Decoder,
+        sender: str,
+        of: str,
     ) -> torch.Tensor:
         """A tensor from the wire that stands for the rows of an exchange and is `of` a party."""
         whose = self._party.me if purpose == "gradient" else of
-        due = self._due(purpose, whose, exchange.round)
+        agreed = self._due(purpose, whose, exchange.round)
+        due = replace(agreed, reader=reader, rows=exchange.rows)
         tensor = self._received(packed, (len(exchange.rows), width), sender, due)
         self._note(of, purpose, exchange.round, exchange.rows, tensor)
         return tensor
@@ -231,16 +240,18 @@ class TorchPassive(TorchLearner):
     def __init__(self, *common: Any) -> None:
         super().__init__(*common)
         self._out = self._outbound.stage("embedding", self._method.compress.embedding)
+        self._in = decoder(self._method.compress.gradient)
         self._importance: torch.Tensor | None = None
         """How much each column of the embedding mattered when a gradient last came."""
 
     def _memory(self) -> dict[str, Tree]:
-        own = {"encoder": self._out.state(), "importance": self._importance}
-        return super()._memory() | own
+        coders = {"encoder": self._out.state(), "decoder": self._in.state()}
+        return super()._memory() | coders | {"importance": self._importance}
 
     def _remember(self, state: Tree) -> None:
         super()._remember(state)
         self._out.restore(state["encoder"])
+        self._in.restore(state.get("decoder"))
         self._importance = self._here(state["importance"])
 
     def pack(self, exchange: Exchange) -> Packed:
@@ -251,7 +262,7 @@ class TorchPassive(TorchLearner):
         assert isinstance(reply, Gradient)
         active = self._party.job.active
         exchange.gradient = self._of_rows(
-            "gradient", reply.tensor, exchange, self.width, active, active
+            "gradient", reply.tensor, exchange, self.width, self._in, active, active
         )
 
     def _breach(self, what: str) -> BreachError:

@@ -7,6 +7,7 @@ reuse the one that came. The price is that it sees the labels, and everybody's e
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from colonnade.compress import Occasion
+from colonnade.compress import Occasion, decoder
 from colonnade.errors import JobError
 from colonnade.job.terms import shown
 from colonnade.learn.active import TorchActive
@@ -50,6 +51,16 @@ class SnapshotPassive(TorchPassive):
         self._widths = self._agreement.present
         self._objective = objective
         self._top = top
+        methods, leads = self._agreement.methods, self._party.job.active
+        self._others_in = {
+            name: decoder(methods[name].compress.embedding)
+            for name in self._widths
+            if name != self._party.me
+        }
+        """By party, what its embeddings are read with, as the active party hands them on."""
+        self._top_in = {
+            name: decoder(methods[leads].compress.top) for name, _ in top.named_parameters()
+        }
         self._labels: torch.Tensor | None = None
         self._sample_weights: torch.Tensor | None = None
         # The top model's dropout is drawn here too.
@@ -57,12 +68,21 @@ class SnapshotPassive(TorchPassive):
         self._random = Randomness(drawing, self._party.seed, self._device)
 
     def _memory(self) -> dict[str, Tree]:
-        return super()._memory() | {"labels": self._labels, "weights": self._sample_weights}
+        return super()._memory() | {
+            "labels": self._labels,
+            "weights": self._sample_weights,
+            "other_decoders": {name: each.state() for name, each in self._others_in.items()},
+            "top_decoders": {name: each.state() for name, each in self._top_in.items()},
+        }
 
     def _remember(self, state: Tree) -> None:
         super()._remember(state)
         self._labels = self._here(state["labels"])
         self._sample_weights = self._here(state["weights"])
+        for part, readers in (("other_decoders", self._others_in), ("top_decoders", self._top_in)):
+            saved = state.get(part, {})
+            for name, reader in readers.items():
+                reader.restore(saved.get(name))
 
     def learn_labels(self, message: Labels) -> None:
         if len(message.weights) > 1:
@@ -80,25 +100,28 @@ class SnapshotPassive(TorchPassive):
     def unpack(self, exchange: Exchange, reply: Reply) -> None:
         """The others' embeddings and the top model of a round."""
         assert isinstance(reply, Snapshot)
-        others = tuple(name for name in self._widths if name != self._party.me)
-        names = [name for name, _ in self._top.named_parameters()]
+        others = tuple(self._others_in)
         if reply.parties != others or len(reply.embeddings) != len(others):
             whose = shown(", ".join(reply.parties), _NAMES_CHARS_MAX)
             raise self._breach(f"a snapshot of {whose} where {', '.join(others)} is due")
-        if len(reply.top) != len(names):
+        if len(reply.top) != len(self._top_in):
             raise self._breach(
-                f"a top model of {len(reply.top)} tensors where {len(names)} are due"
+                f"a top model of {len(reply.top)} tensors where {len(self._top_in)} are due"
             )
         sender = self._party.job.active
         embeddings = {
-            name: self._of_rows("embedding", packed, exchange, self._widths[name], sender, name)
-            for name, packed in zip(others, reply.embeddings, strict=True)
+            name: self._of_rows(
+                "embedding", packed, exchange, self._widths[name], reader, sender, name
+            )
+            for (name, reader), packed in zip(
+                self._others_in.items(), reply.embeddings, strict=True
+            )
         }
-        parameters = dict(self._top.named_parameters())
+        shapes = {name: tuple(each.shape) for name, each in self._top.named_parameters()}
         due = self._due("top", sender, exchange.round)
         top = {
-            name: self._received(packed, tuple(parameters[name].shape), sender, due)
-            for name, packed in zip(names, reply.top, strict=True)
+            name: self._received(packed, shapes[name], sender, replace(due, reader=reader))
+            for (name, reader), packed in zip(self._top_in.items(), reply.top, strict=True)
         }
         exchange.others = Shared(embeddings, top)
 

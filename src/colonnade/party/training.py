@@ -130,6 +130,7 @@ class Training:
         party = self.party
         self._check(welcome)
         agreement = party.agreement(welcome.widths, welcome.start)
+        agreement.check_memory()
         job, masks, keys = party.job, None, None
         if party.method.protect.sum is not None:
             assert party.credentials is not None, "nobody could tell whose keys they are"

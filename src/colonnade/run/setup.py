@@ -147,6 +147,7 @@ def _ready(
     check_batches(method, job.train)
     bottom = build_bottom(job, me, data, module)
     made = Participant(job, me, method, data, *bottom, module=module, **more)
+    made.agreement().check_memory()
     if method.protect.labels is not None and data.labels is not None:
         key = (label_key or made.secret_bytes)()
         data = protected(data, method.protect.labels, key, made.agreement().schedule)

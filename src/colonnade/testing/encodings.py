@@ -20,9 +20,11 @@ from colonnade.compress import (
     Occasion,
     admits,
     decode,
+    decoder,
     describe,
     parse,
     plain,
+    shown,
 )
 from colonnade.errors import PartyError, WireError
 from colonnade.learn.outbound import Outbound
@@ -69,7 +71,8 @@ def check_encoding(
     for check in (
         _keeps_shape_and_type, _repeats, _leaves_the_tensor_alone, _is_named_by_its_text,
         _can_be_trained_on, _is_as_long_as_announced, _is_told_from_others, _is_read_without_state,
-        _goes_on_from_its_state, _refuses_what_does_not_hold_together, _reads_or_refuses_any_bytes,
+        _is_read_as_it_shows, _goes_on_from_its_state, _refuses_what_does_not_hold_together,
+        _reads_or_refuses_any_bytes,
     ):  # fmt: skip
         check(trial)
     _check_values(trial, lossless, error, constant, any_scale)
@@ -215,6 +218,21 @@ def _is_read_without_state(trial: _Trial) -> None:
     inverse = [received(packed) for packed in reversed(records)]
     for one, other in zip(map(received, records), reversed(inverse), strict=True):
         trial.expect(torch.equal(one, other), "is read otherwise in another order")
+
+
+def _is_read_as_it_shows(trial: _Trial) -> None:
+    """Both ends have the same to the last bit, also after a checkpoint of either."""
+    rows, encoder, reader = np.array([2, 0, 1, 5]), trial.encoder(), decoder(trial.encoding)
+    for round in range(6):
+        tensor = example((4, 3), seed=round)
+        for use in (occasion(tensor, round, rows=rows + round % 2), occasion(tensor, round)):
+            packed = encoder.encode(tensor, use)
+            read = reader.decode(packed, use)
+            good = torch.equal(read, shown(encoder, packed))
+            trial.expect(good, f"is read otherwise than its sender believes in round {round}")
+        saved = b"".join(pack(Header(FORMAT), {"decoder": reader.state()}))
+        reader = decoder(trial.encoding)
+        reader.restore(unpack(saved)[1]["decoder"])
 
 
 def _goes_on_from_its_state(trial: _Trial) -> None:
