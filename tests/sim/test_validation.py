@@ -44,7 +44,7 @@ def predicted(case, run, split):
 
 @pytest.mark.parametrize("method", NAMED)
 def test_the_test_rows_are_looked_at_once_with_the_best_weights(method):
-    case = job(method)
+    case = job(method, evaluate_plain=True)
     run = simulate(case.job, case.data, case.modules)
     auc = METRICS["auc"].measure
     best = max(row["auc"] for row in run.history)
