@@ -64,17 +64,20 @@ def _check_sum(job: Job, method: Method) -> None:
     """Masks need a sum, and somebody to hide among."""
     if method.protect.sum is None:
         return
+    # A cipher brings a sum along that nobody has written down.
+    encrypts = method.protect.cipher is not None
+    setting = "method.protect.cipher" if encrypts else "method.protect.sum"
     if job.top.kind != "agg":
+        layers = "without top.hidden" if encrypts else "with top.hidden for layers after the sum"
         raise JobError(
-            f"with method.protect.sum the active party sees only the sum of the embeddings, and "
+            f"with {setting} the active party needs no more than the sum of the embeddings, and "
             f"top.kind is '{job.top.kind}', which needs them one by one: set top.kind = 'agg', "
-            "with top.hidden for layers after the sum"
+            f"{layers}"
         )
     if len(job.passives) < 2:
         raise JobError(
             f"with one passive party, {job.passives[0]}, the sum of the embeddings is its own, so "
-            "masks would hide nothing: leave out method.protect.sum, or have two passive parties "
-            "or more"
+            f"nothing would be hidden: leave out {setting}, or have two passive parties or more"
         )
     if method.protect.cipher is not None:
         _check_cipher(job, method.protect.cipher)
