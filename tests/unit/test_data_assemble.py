@@ -82,7 +82,7 @@ def test_every_built_in_job_finds_its_columns(name):
     try:
         data = assemble(built_in)
     except DataError as error:
-        if "is not on this computer" not in str(error):
+        if "is not on this computer" not in str(error) and "Pillow" not in str(error):
             raise
         pytest.skip(str(error))
     assert set(data.features) == set(built_in.parties)

