@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from colonnade import Compute, Costs, Job, Link, Network, Party, Train, simulate_clock
-from colonnade.policies.version import recompute
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Buffer, Embedding, Gradient, Packed
 
@@ -92,14 +91,13 @@ def test_top_costs_are_paid_in_local_updates_only(active_width, busy):
     assert run.parties["active"].busy_s * 1000 == pytest.approx(busy)
 
 
-def test_recompute_costs_one_forward_more(monkeypatch):
-    from colonnade import methods
-    from colonnade.methods.method import Method
-
-    made = Method(version=recompute())
-    monkeypatch.setattr(methods, "build", lambda table: made)
-    monkeypatch.setattr(methods, "composed", lambda method, axes: made)
-    assert total_ms(clock_job(latency=5)) == pytest.approx(ROUNDS * 60)
+@pytest.mark.parametrize("more", [{"version": "recompute"}, {"weight": "cosine_fresh"}])
+def test_one_forward_more_is_paid_for_every_reply_that_is_stale(more):
+    table = {"name": "fedsgd", "window": "fixed:2", **more}
+    run = run_clock(clock_job(table, latency=5))
+    # But for the first one every reply comes with an update in between.
+    busy_ms = ROUNDS * (10 + 20) + (ROUNDS - 1) * 10
+    assert run.parties["passive1"].busy_s * 1000 == pytest.approx(busy_ms)
 
 
 def test_unequal_speeds_cut_nobodys_updates():

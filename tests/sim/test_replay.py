@@ -21,8 +21,12 @@ from tests.small import Small, apart, small, with_network
 class Replay:
     """Everybody's weights, moved by a log of actions."""
 
-    def __init__(self, case: Small, threshold: float | None) -> None:
+    def __init__(self, case: Small, threshold: float | None, stale: bool = False) -> None:
         self.case = case
+        self.stale = stale
+        """Whether fresh updates are weighed, slowed and robbed of momentum by their staleness."""
+        self.updates = dict.fromkeys(case.job.parties, 0)
+        self.then: dict[tuple[str, int], int] = {}
         self.active = case.job.active
         self.peers = list(case.job.passives)
         self.threshold = threshold
@@ -50,16 +54,27 @@ class Replay:
         getattr(self, f"{who}_{action}")(name, round)
 
     def passive_send(self, name, round):
+        self.then[name, round] = self.updates[name]
         self.stash[name, round] = copy.deepcopy(self.modules[name])
         self.sent[name, round] = self.embed(name, round)
 
     def passive_fresh(self, name, round):
         """Backward with the weights of then, applied to those of now."""
-        stash = self.stash.pop((name, round))
-        gradients = torch.autograd.grad(
-            self.embed(name, round, stash), list(stash.parameters()), self.gradients[name, round]
-        )
+        stash, gradient = self.stash.pop((name, round)), self.gradients[name, round]
+        staleness = self.updates[name] - self.then[name, round] if self.stale else 0
+        if staleness:
+            now = self.embed(name, round).detach()
+            gradient = gradient * self.weights(self.sent[name, round], now)[:, None]
+        embedding = self.embed(name, round, stash)
+        gradients = torch.autograd.grad(embedding, list(stash.parameters()), gradient)
+        (group,) = self.optimizers[name].param_groups
+        own = group["lr"], group["momentum"]
+        group["lr"] = own[0] * 3 / (3 + staleness)
+        if staleness:
+            remembered = 1 / (1 - own[1]) - staleness
+            group["momentum"] = max(0, 1 - 1 / remembered) if remembered > 0 else 0
         self.apply(name, gradients)
+        group["lr"], group["momentum"] = own
 
     def passive_local(self, name, round):
         embedding = self.embed(name, round)
@@ -115,6 +130,7 @@ class Replay:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient.detach()
         self.optimizers[name].step()
+        self.updates[name] += 1
 
 
 def uneven(case: Small, latencies: dict[str, str]) -> Small:
@@ -138,6 +154,7 @@ def uneven(case: Small, latencies: dict[str, str]) -> Small:
     )
 
 
+STALE = {"weight": "cosine_fresh:0.2", "rate": "stale:3", "momentum": "shared"}
 METHODS = {
     "pasta": ({"name": "pasta", "b_max": 4, "s_max": 6}, None),
     "pasta, no decay": ({"name": "pasta", "b_max": 3, "s_max": 4, "decay": False}, None),
@@ -150,6 +167,16 @@ METHODS = {
     ),
     "fedbcd, pipelined": ({"name": "fedbcd", "updates": 3, "window": "pipelined:3"}, None),
     "celu, held": ({"name": "celu", "w": 3, "r": 3, "overlap": False}, 0.5),
+    "fixed window": ({"name": "fedsgd", "window": "fixed:4"}, None),
+    "a window that fills the pipe": (
+        {"name": "fedbcd", "updates": 2, "window": "bandwidth_delay:6:1"},
+        None,
+    ),
+    "stale": (STALE | {"name": "fedsgd", "window": "fixed:3"}, 0.2),
+    "stale, and local updates": (
+        STALE | {"name": "celu", "w": 3, "r": 3, "window": "bandwidth_delay:4:1"},
+        0.2,
+    ),
 }
 
 
@@ -162,12 +189,13 @@ def test_a_run_is_what_its_log_says(name, label_only):
     case = uneven(case, {"p0": "211ms", "p2": "403ms"})
     run = simulate(case.job, case.data, case.modules)
     log = [(*action, name) for name, party in run.parties.items() for action in party.actions]
-    replay = Replay(case, threshold)
+    replay = Replay(case, threshold, "rate" in table)
     for _, action, round, party in sorted(log, key=lambda entry: entry[0]):
         replay.do(party, action, round)
     assert apart(run.weights, replay.modules, case.job.active) <= 1e-12
     updates = run.summary()["updates"]
     local = sum(counts["local"] for counts in updates.values())
-    assert local >= 0.3 * sum(counts["local"] + counts["fresh"] for counts in updates.values())
-    if name.startswith("pasta"):
+    if table["name"] != "fedsgd":
+        assert local >= 0.3 * sum(counts["local"] + counts["fresh"] for counts in updates.values())
+    if "pasta" in name or "window" in table:
         assert max(run.summary()["max_in_flight"].values()) >= 2

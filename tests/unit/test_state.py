@@ -259,8 +259,8 @@ def test_a_view_comes_back_as_it_was(view):
 
 
 def test_every_field_of_a_view_is_saved_or_given():
-    given_or_derived = {"role", "rounds", "per_epoch", "parties", "per_round"}
-    empty_at_rest = {"replies", "waiting"}
+    given_or_derived = {"role", "rounds", "per_epoch", "parties", "per_round", "room"}
+    empty_at_rest = {"replies", "waiting", "came_ns"}
     in_columns, nobody_reads_again = {"efforts", "kept"}, {"actions"}
     assert {field.name for field in fields(View)} == (
         set(_SAVED) | given_or_derived | empty_at_rest | in_columns | nobody_reads_again

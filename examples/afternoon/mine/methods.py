@@ -13,7 +13,9 @@ class WarmUp(RatePolicy):
 
     rounds: int
 
-    def factor(self, round: int, parties: int, effort: float | None = None) -> float:
+    def factor(
+        self, round: int, parties: int, effort: float | None = None, staleness: int = 0
+    ) -> float:
         return min(1.0, (round + 1) / self.rounds)
 
 

@@ -87,10 +87,12 @@ class TorchActive(TorchLearner):
         fitted = state.get("calibration")
         self.calibration = None if fitted is None else Calibration(*fitted)
 
-    def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
+    def forward(
+        self, rows: Rows, stash: bool = False, like: Forward | None = None
+    ) -> Forward | None:
         """The same; and the labels, which are needed as soon as the others' embeddings are here."""
         self._targets.prefetch(rows)
-        return super().forward(rows, stash)
+        return super().forward(rows, stash, like)
 
     def _rehearse_top(self, top: nn.Module, rows: int) -> None:
         widths = {**self._widths, self._me: self.width}

@@ -4,7 +4,7 @@ are."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import nn
@@ -42,9 +42,13 @@ class Average:
         share = self._policy.share(self._updates)
         with torch.no_grad():
             for part, module in self._live.items():
-                pairs = zip(_tensors(self.modules[part]), _tensors(module), strict=True)
-                for mean, now in pairs:
-                    _move(mean, now, share)
+                means: list[torch.Tensor] = list(self.modules[part].parameters())
+                now: list[torch.Tensor] = list(module.parameters())
+                if means:
+                    torch._foreach_lerp_(means, now, share)
+                buffers = zip(self.modules[part].buffers(), module.buffers(), strict=True)
+                for mean, tensor in buffers:
+                    _move(mean, tensor, share)
 
     def state(self) -> Tree:
         """The averages and of how many updates they are; nothing where there are none."""
@@ -62,17 +66,10 @@ class Average:
             self._updates = saved["updates"]
 
 
-def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
-    yield from module.parameters()
-    yield from module.buffers()
-
-
 def _move(mean: torch.Tensor, now: torch.Tensor, share: float) -> None:
     if not now.is_floating_point():
         # A counter has no average.
         mean.copy_(now)
-    elif isinstance(now, nn.Parameter):
-        mean.lerp_(now, share)
     else:
         # A constant stays what it is, also where it is infinite.
         mean.copy_(torch.where(mean == now, now, mean.lerp(now, share)))

@@ -19,6 +19,8 @@ class Forward:
     """Copies of the weights that made it, where those may change before it goes backward."""
     columns: torch.Tensor | None = None
     """What it was made from, where that is asked for again."""
+    drawn: list[torch.Tensor] | None = None
+    """The random numbers before it, where it is made again later; None where none are drawn."""
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,12 @@ class Learner(Protocol):
     def expect(self, updates: int) -> None:
         """So many updates would fit into a round, going by the rehearsal."""
 
-    def forward(self, rows: Rows, stash: bool = False) -> Any:
+    def forward(self, rows: Rows, stash: bool = False, like: Any = None) -> Any:
         """The party's embedding of a batch, ready to go backward.
 
-        With `stash` it can go backward with these weights even after they have changed.
+        With `stash` it can go backward with these weights even after they have changed. With a
+        forward pass that it is to be `like`, the same is drawn as in that one (dropout), so that
+        the two differ by the weights alone.
         """
 
     prefetches: bool
@@ -100,8 +102,15 @@ class PassiveLearner(Learner, Protocol):
     def unpack(self, exchange: Exchange, reply: Reply) -> None:
         """Put what a reply says into its exchange; refuses one of the wrong shape."""
 
-    def backward(self, exchange: Exchange) -> None:
-        """The fresh update: the reply goes back through the forward pass that made it."""
+    @property
+    def room(self) -> int:
+        """How many exchanges may be in flight by the memory that they take."""
+
+    def backward(self, exchange: Exchange, present: Any = None, staleness: int = 0) -> None:
+        """The fresh update: the reply goes back through the forward pass that made it, or through
+        one at the present weights, where the method recomputes. Where it weighs fresh updates,
+        the present pass tells how much each row has changed since. `staleness` is how many own
+        updates came between."""
 
     def local_backward(self, forward: Any, exchange: Exchange) -> None:
         """A local update: the cached reply goes back through a new forward pass."""

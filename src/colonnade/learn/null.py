@@ -21,7 +21,7 @@ from colonnade.learn.outbound import Outbound
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template, some_values
 from colonnade.methods.method import Method
-from colonnade.policies.view import Exchange
+from colonnade.policies.view import MOST_MAX, Exchange
 from colonnade.protect.secret import KEY_BYTES, Secret
 from colonnade.record.calibration import Calibration
 from colonnade.record.sizes import Sizes
@@ -103,7 +103,9 @@ class NullPassive(NullLearner):
         embedding = torch.zeros(some, self.width, dtype=self._sizes.dtype)
         return self._outbound.stage("upload").pack(embedding)
 
-    def backward(self, exchange: Exchange) -> None:
+    room = MOST_MAX
+
+    def backward(self, exchange: Exchange, present: None = None, staleness: int = 0) -> None:
         self.applied.append(exchange.round)
 
     def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:

@@ -24,7 +24,7 @@ from colonnade.learn.outbound import Outbound, Purpose
 from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import Randomness, Trainer, evaluating
-from colonnade.policies.view import Exchange
+from colonnade.policies.view import MOST_MAX, Exchange
 from colonnade.protect.masks import Masks
 from colonnade.record.calibration import Calibration
 from colonnade.record.tree import Tree, Weights, moved
@@ -64,35 +64,41 @@ class TorchLearner:
         self._recorder = party.recorder
         leaving = party.job.seed, party.me, party.secret(), self._method.protect
         self._outbound = Outbound(*leaving, party.recorder, masks)
+        self._goes_again = self._method.weight.weighs_fresh or self._method.version.recomputes()
+        """Whether a forward pass may be made once more, and must be like the first one."""
         self._crosses = not party.leads
         """Whether the party's own embeddings leave it."""
 
-    def forward(self, rows: Rows, stash: bool = False) -> Forward | None:
+    def forward(
+        self, rows: Rows, stash: bool = False, like: Forward | None = None
+    ) -> Forward | None:
         """The bottom model on a batch, in training mode."""
         if self._columns is None:
             return None
         x, bottom = self._columns.batch(rows), self._modules["bottom"]
-        with self._random.own():
+        drawn = self._random.state() if self._goes_again else None
+        with self._random.own(None if like is None else like.drawn):
             if not stash:
-                return self._passed(bottom(x), x)
+                return self._passed(bottom(x), x, drawn=drawn)
             copies = {
                 name: weight.detach().clone().requires_grad_(weight.requires_grad)
                 for name, weight in bottom.named_parameters()
             }
-            return self._passed(functional_call(bottom, copies, (x,)), x, copies)
+            return self._passed(functional_call(bottom, copies, (x,)), x, copies, drawn)
 
     def _passed(
         self,
         embedding: torch.Tensor,
         x: torch.Tensor,
         stashed: dict[str, torch.Tensor] | None = None,
+        drawn: list[torch.Tensor] | None = None,
     ) -> Forward:
         """A forward pass, with the embedding as its protections shape it."""
         if not (self._crosses and self._method.protect.embedding):
-            return Forward(embedding, stashed)
+            return Forward(embedding, stashed, drawn=drawn)
         for protection in self._method.protect.embedding:
             embedding = protection.shape(embedding)
-        return Forward(embedding, stashed, x)
+        return Forward(embedding, stashed, x, drawn)
 
     def prefetch(self, rows: Rows) -> None:
         if self._columns is not None:
@@ -290,10 +296,26 @@ class TorchPassive(TorchLearner):
                 )
         return gradient
 
-    def backward(self, exchange: Exchange) -> None:
-        """θ ← θ − η (∂h/∂θ)ᵀ g, with the h that was sent."""
+    @property
+    def room(self) -> int:
+        """As many as copies of the bottom model fit into the limit, with an embedding for each."""
+        bottom, rows = self._modules["bottom"], self._party.job.train.batch_size
+        one = sum(each.numel() * each.element_size() for each in bottom.parameters())
+        one += rows * self.width * self._party.dtype.itemsize
+        return max(1, min(self._party.job.limits.in_flight_bytes // one, MOST_MAX))
+
+    def backward(
+        self, exchange: Exchange, present: Forward | None = None, staleness: int = 0
+    ) -> None:
+        """θ ← θ − η (∂h/∂θ)ᵀ (w ⊙ g), with the h that was sent, or the present one."""
+        then: Forward = exchange.forward
+        if present is not None and self._method.version.recomputes():
+            exchange.forward = present
         forward: Forward = exchange.forward
         gradient = self._bounded(self._gradient(exchange, forward.embedding))
+        if present is not None and self._method.weight.weighs_fresh:
+            rows = self._method.weight.rows(then.embedding.detach(), present.embedding.detach())
+            gradient = gradient * rows.view(-1, 1)
         self._trainer.begin_round()
         self._importance = gradient.sum(dim=0).abs()
         self._go_back(forward, gradient)
@@ -301,7 +323,8 @@ class TorchPassive(TorchLearner):
             for name, weight in self._modules["bottom"].named_parameters():
                 weight.grad = forward.stashed[name].grad
             forward.stashed = None
-        self._trainer.step(exchange.round)
+        forward.drawn = None
+        self._trainer.step(exchange.round, staleness)
 
     def local_backward(self, forward: Forward, exchange: Exchange) -> None:
         """The same with a new h and the g that came for the old one."""

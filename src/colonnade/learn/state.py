@@ -12,6 +12,7 @@ from colonnade.record.tree import Tree, moved
 _SAVED = (
     *("now_ns", "round", "sent", "fresh", "local", "finished_ns", "update_ns", "top_ns"),
     *("agreed", "reported", "locals_since_fresh", "sent_since_fresh", "in_flight_max", "window"),
+    *("path", "staleness"),
     *("arrived", "answered", "signals", "signalled"),
 )
 """The fields of a view that are trees as they are."""
@@ -33,7 +34,9 @@ def view_state(view: View) -> Tree:
 
 def restore_view(view: View, state: Tree, device: str = "cpu") -> None:
     """Make a view before the first round the one that was saved; tensors go to the device."""
-    for field, value in moved({field: state[field] for field in _SAVED}, "cpu").items():
+    # A party that was saved before a field was known goes on with what it begins with.
+    saved = {field: state[field] for field in _SAVED if field in state}
+    for field, value in moved(saved, "cpu").items():
         setattr(view, field, value)
     view.efforts = LongList.of_columns(EFFORT, state["efforts"])
     view.kept = deque(moved(state["kept"], device))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,11 @@ from torch.optim import lr_scheduler
 
 from colonnade.learn.average import Average
 from colonnade.methods.method import Method
+from colonnade.policies.momentum import kept
 from colonnade.record.tree import Tree
+
+_SCALED = ("lr", "betas", "momentum")
+"""What of an optimizer's group a method may change for an update."""
 
 
 class Trainer:
@@ -58,25 +62,43 @@ class Trainer:
         self._updates = 0
         self._memory = self._method.step.begin(self.parameters)
 
-    def step(self, round: int) -> None:
-        """Apply the gradients that have been gathered."""
+    def step(self, round: int, staleness: int = 0) -> None:
+        """Apply the gradients that have been gathered, at weights that so many updates of the
+        party's lie behind."""
         self._updates += 1
         self._method.step.adjust(self.parameters, self._memory)
         if self._clip_norm is not None and self.parameters:
             nn.utils.clip_grad_norm_(self.parameters, self._clip_norm)
-        factor = self._method.rate.factor(round, self._parties, self._effort)
-        rates = [group["lr"] for group in self._groups]
-        if factor != 1.0:
-            for group in self._groups:
-                group["lr"] = group["lr"] * factor
+        factor = self._method.rate.factor(round, self._parties, self._effort, staleness)
+        own = self._scale(factor, staleness)
         self.rate = self._groups[0]["lr"] if self._groups else 0.0
         for optimizer in self._optimizers:
             optimizer.step()
-        if factor != 1.0:
-            for group, rate in zip(self._groups, rates, strict=True):
-                group["lr"] = rate
+        for group, values in zip(self._groups, own, strict=False):
+            group |= values
         self.forget()
         self.average.follow()
+
+    def _scale(self, factor: float, staleness: int) -> list[dict[str, Any]]:
+        """Give the optimizers the rate and the momentum of one update; what they had, if that is
+        something else."""
+        less_momentum = staleness > 0 and self._method.momentum != kept()
+        if factor == 1.0 and not less_momentum:
+            return []
+        own = [{key: group[key] for key in _SCALED if key in group} for group in self._groups]
+        for group in self._groups:
+            group["lr"] = group["lr"] * factor
+            if less_momentum:
+                group |= self._momentum(group, staleness)
+        return own
+
+    def _momentum(self, group: Mapping[str, Any], staleness: int) -> dict[str, Any]:
+        """A group's momentum, or Adam's first decay rate, as the method has it."""
+        left = self._method.momentum.left
+        if "betas" in group:
+            first, *others = group["betas"]
+            return {"betas": (left(first, staleness), *others)}
+        return {"momentum": left(group["momentum"], staleness)} if group.get("momentum") else {}
 
     def forget(self) -> None:
         """Drop the gradients that have been gathered."""
@@ -126,9 +148,9 @@ def _schedule_state(schedule: lr_scheduler.LRScheduler) -> Tree:
 def _restore_optimizer(optimizer: torch.optim.Optimizer, saved: Tree) -> None:
     optimizer.load_state_dict(saved)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for number, kept in saved["state"].items():
+    for number, own_state in saved["state"].items():
         own = optimizer.state[parameters[number]]
-        for name, value in kept.items():
+        for name, value in own_state.items():
             if isinstance(value, torch.Tensor):
                 # Loading casts everything to the parameter's type, which not everything has.
                 own[name] = own[name].to(value.dtype)
@@ -177,17 +199,19 @@ class Randomness:
         self._states = state
 
     @contextmanager
-    def own(self) -> Iterator[None]:
-        """Inside, torch draws from this party's stream."""
+    def own(self, again: list[torch.Tensor] | None = None) -> Iterator[None]:
+        """Inside, torch draws from this party's stream; or once more what it drew from a state of
+        before, and the stream stays where it is."""
         if self._states is None:
             yield
             return
         outside = self._get()
-        self._set(self._states)
+        self._set(again or self._states)
         try:
             yield
         finally:
-            self._states = self._get()
+            if again is None:
+                self._states = self._get()
             self._set(outside)
 
 

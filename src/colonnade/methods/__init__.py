@@ -20,8 +20,9 @@ from colonnade.errors import JobError, nearest
 from colonnade.methods.method import AXES, Method
 from colonnade.plugins import import_function, own_functions
 from colonnade.policies.local import once
+from colonnade.policies.momentum import Shared
 from colonnade.policies.parse import parse
-from colonnade.policies.rate import SpeedAdaptive
+from colonnade.policies.rate import SpeedAdaptive, Stale
 from colonnade.policies.step import plain_step
 from colonnade.protect.base import parse as parse_protections
 
@@ -124,15 +125,19 @@ def _senseless(method: Method) -> Iterator[tuple[bool, str]]:
     """Combinations that mean nothing, and what to choose instead."""
     snapshots = method.exchange.sends_snapshots
     yield (
-        method.weight.weighs and method.local == once(),
+        method.weight.weighs
+        and method.local == once()
+        and not (method.weight.weighs_fresh and method.updates_between),
         "method.weight weighs stale instances, but there are no local updates to weigh: "
-        "set method.local, as in workset:5:5",
+        "set method.local, as in workset:5:5, or weigh what a window makes stale, as in "
+        "window=bandwidth_delay:16 with weight=cosine_fresh:0",
     )
     yield (
-        method.window.most > 1 and method.local == once(),
-        "a window grows only while a party has time for local updates, and this method has none, "
-        "so one exchange would be in flight: set method.local, as in while_waiting:4 (with pasta "
-        "s_max), or leave out method.window (with pasta b_max=1)",
+        method.window.needs_local and method.local == once(),
+        "this window grows only while a party has time for local updates, and this method has "
+        "none, so one exchange would be in flight: set method.local, as in while_waiting:4 (with "
+        "pasta s_max), leave out method.window (with pasta b_max=1), or choose one that needs "
+        "none, as in bandwidth_delay:16",
     )
     yield (
         method.step != plain_step() and method.local == once(),
@@ -218,6 +223,13 @@ def _without_effect(method: Method) -> Iterator[tuple[bool, str]]:
         "an adaptive rate goes by how many updates a party does, and here each does one: set "
         "method.local, as in until:100ms (with flexvfl timeout), or leave it out",
     )
+    for axis in ("rate", "momentum"):
+        yield (
+            isinstance(getattr(method, axis), Stale | Shared) and not method.updates_between,
+            f"method.{axis} goes by how stale a gradient is, and here no update comes between an "
+            "embedding and its reply: leave it out, or let more be in flight, as in "
+            "window=bandwidth_delay:16",
+        )
     yield (
         method.version.recomputes() and not method.updates_between,
         "method.version says with which weights a reply goes backward, and here no update comes "

@@ -11,6 +11,7 @@ from colonnade.errors import JobError
 from colonnade.policies.average import AveragePolicy, none
 from colonnade.policies.exchange import ExchangePolicy, gradients
 from colonnade.policies.local import LocalPolicy, once
+from colonnade.policies.momentum import MomentumPolicy, kept
 from colonnade.policies.order import OrderPolicy, parallel
 from colonnade.policies.quorum import QuorumPolicy, everyone
 from colonnade.policies.rate import RatePolicy, constant
@@ -38,6 +39,7 @@ class Method:
     weight: WeightPolicy = field(default_factory=uniform)
     compress: Compress = field(default_factory=Compress)
     rate: RatePolicy = field(default_factory=constant)
+    momentum: MomentumPolicy = field(default_factory=kept)
     step: StepPolicy = field(default_factory=plain_step)
     order: OrderPolicy = field(default_factory=parallel)
     average: AveragePolicy = field(default_factory=none)

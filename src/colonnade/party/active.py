@@ -77,6 +77,7 @@ class Active(ActiveWork):
         """The exchange whose replies have not left, where they leave after the updates."""
         self.late_answer: Any = None
         """The answer of the last update on it."""
+        self.times_arrivals = self.method.window.times_arrivals
         self.idle_round = -1
         self.losses: list[float] = []
         """Of the aggregations since the last whole round."""
@@ -182,6 +183,8 @@ class Active(ActiveWork):
         if message.round >= self.checkpoint_rounds.next:
             self.barrier.mark(sender, message)
         view.arrived[sender] = message.round
+        if self.times_arrivals:
+            view.came_ns[sender, message.round] = self.world.now()
         self.inbox[sender, message.round] = message.tensor
 
     def _take_status(self, sender: str, message: Status) -> None:

@@ -74,13 +74,13 @@ class TrainingLoop(ABC):
         """Wait for one message and take it in."""
         self.take(await self.world.receive(waiting_for=self.waiting_for))
 
-    async def forward(self, exchange: Exchange, stash: bool = False) -> object:
+    async def forward(self, exchange: Exchange, stash: bool = False, like: object = None) -> object:
         """The own embedding of a batch, at the present weights; None for a label-only party."""
         if not self.learner.width:
             return None
         world = self.world
         began_ns = world.now()
-        work = partial(self.learner.forward, exchange.rows, stash)
+        work = partial(self.learner.forward, exchange.rows, stash, like)
         embedding: object = await world.compute(work, FORWARD)
         exchange.forward_ns = world.now() - began_ns
         return embedding

@@ -67,6 +67,8 @@ class Passive(TrainingLoop):
         self.reports = self.method.local.reports
         self.recomputes = self.method.version.recomputes()
         self.stashes = self.method.updates_between and not self.recomputes
+        self.compares = self.method.weight.weighs_fresh
+        self.view.room = learner.room
         self.in_flight: dict[int, Exchange] = {}
         self.replies: deque[tuple[Exchange, Reply]] = deque()
         """Those that are not used yet, oldest first."""
@@ -266,6 +268,7 @@ class Passive(TrainingLoop):
     async def _send_next(self) -> None:
         world, view = self.world, self.view
         exchange = Exchange(view.sent, self.agreement.plan.batch(view.sent))
+        exchange.updates_then = view.updates
         exchange.forward = await self.forward(exchange, stash=self.stashes)
         packed = await world.compute(partial(self.learner.pack, exchange), CODEC)
         self.in_flight[view.sent] = exchange
@@ -289,11 +292,14 @@ class Passive(TrainingLoop):
                 await self._send_next()
         exchange, reply = self.replies.popleft()
         view.replies -= 1
-        if self.recomputes:
-            exchange.forward = await self.forward(exchange)
+        view.staleness = view.updates - exchange.updates_then
+        present = None
+        if view.staleness and (self.recomputes or self.compares):
+            present = await self.forward(exchange, like=exchange.forward)
         await world.compute(partial(learner.unpack, exchange, reply), CODEC)
         began_ns = world.now()
-        await world.compute(partial(learner.backward, exchange), BACKWARD)
+        backward = partial(learner.backward, exchange, present, view.staleness)
+        await world.compute(backward, BACKWARD)
         now_ns = world.now()
         view.remember(exchange, self.keep, began_ns, now_ns, learner.rate)
         world.tell(RoundDone(world.me, now_ns, exchange.round, view.rounds))

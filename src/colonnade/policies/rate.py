@@ -20,12 +20,15 @@ class RatePolicy:
         """Whether a party must find out how fast it is before the first round."""
         return False
 
-    def factor(self, round: int, parties: int, effort: float | None = None) -> float:
+    def factor(
+        self, round: int, parties: int, effort: float | None = None, staleness: int = 0
+    ) -> float:
         """The factor in a round (counted from 0) of a job with so many parties.
 
         `effort` is the party's updates of the round before times the largest weight that one of
         its gradients had (τ·w̄ of Flex-VFL); None in the first round of a party that has not
-        rehearsed.
+        rehearsed. `staleness` is how many updates of its own lie between the weights that made
+        the gradient and those it is applied to.
         """
         return 1.0
 
@@ -41,7 +44,9 @@ class InverseSqrt(RatePolicy):
 
     by_parties: bool = False
 
-    def factor(self, round: int, parties: int, effort: float | None = None) -> float:
+    def factor(
+        self, round: int, parties: int, effort: float | None = None, staleness: int = 0
+    ) -> float:
         return 1.0 / sqrt((round + 1) * (parties if self.by_parties else 1))
 
 
@@ -56,15 +61,31 @@ class SpeedAdaptive(RatePolicy):
     def rehearses(self) -> bool:
         return self.first == 0
 
-    def factor(self, round: int, parties: int, effort: float | None = None) -> float:
+    def factor(
+        self, round: int, parties: int, effort: float | None = None, staleness: int = 0
+    ) -> float:
         return 1.0 / (self.first if effort is None else effort)
+
+
+@dataclass(frozen=True)
+class Stale(RatePolicy):
+    """1/(1 + s/τ) for a gradient that s updates of the party's own lie behind."""
+
+    tau: float
+
+    def factor(
+        self, round: int, parties: int, effort: float | None = None, staleness: int = 0
+    ) -> float:
+        return self.tau / (self.tau + staleness)
 
 
 @dataclass(frozen=True)
 class Inverse(RatePolicy):
     """1/(r+1)."""
 
-    def factor(self, round: int, parties: int, effort: float | None = None) -> float:
+    def factor(
+        self, round: int, parties: int, effort: float | None = None, staleness: int = 0
+    ) -> float:
         return 1.0 / (round + 1)
 
 
@@ -85,6 +106,18 @@ def speed_adaptive(first: float = 0.0) -> SpeedAdaptive:
     if not 0 <= first < inf:
         raise RequestError(f"first is {first}: give the updates of a round, or 0 to measure them")
     return SpeedAdaptive(first)
+
+
+def stale(tau: float = 12.0) -> Stale:
+    """A party's rate falls with the staleness that its gradients really have: at τ updates behind
+    it is half of what it is without any.
+
+    >>> stale(12).factor(round=0, parties=2, staleness=12), stale(12).factor(round=0, parties=2)
+    (0.5, 1.0)
+    """
+    if not 0 < tau < inf:
+        raise RequestError(f"tau is {tau}: give the staleness at which the rate is halved, above 0")
+    return Stale(tau)
 
 
 def constant() -> Constant:

@@ -20,7 +20,7 @@ class Stash(VersionPolicy):
 
 @dataclass(frozen=True)
 class Recompute(VersionPolicy):
-    """The current weights, at the price of one more forward pass."""
+    """The current weights, at the price of one more forward pass where they are others."""
 
     def recomputes(self) -> bool:
         return True

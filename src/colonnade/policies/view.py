@@ -44,7 +44,7 @@ class Exchange(msgspec.Struct):
     packed: Any = None
     """At the active party: the embeddings as they crossed the wire, by party."""
     replied_ns: int = 0
-    """When that came."""
+    """When the reply came."""
     forward_ns: int = 0
     """How long the party's own forward pass took."""
     completes: int | None = None
@@ -55,12 +55,16 @@ class Exchange(msgspec.Struct):
     """How many were agreed on when the fresh one was done."""
     sampled: int | None = None
     """How many local updates came before its last one; None before its first."""
+    updates_then: int = 0
+    """At a passive party: all updates done when its embedding was made."""
 
 
 Action = tuple[int, str, int]
 """When, what (`send`, `aggregate`, `reply`, `fresh`, `local`), and on which round's exchange."""
 Effort = tuple[int, float]
 """How many updates, and with which learning rate."""
+MOST_MAX = 1_000
+"""The most exchanges in flight: for each a passive party keeps a copy of its weights."""
 PACK_EVERY = 256
 """Fresh updates between two occasions on which the long lists are packed."""
 ACTION, EFFORT = "qsq", "qd"
@@ -73,6 +77,35 @@ class Window:
 
     size: int = 1
     previous: int = 1
+
+
+@dataclass(slots=True)
+class Path:
+    """At the active party: what it has measured of how fast rounds follow each other."""
+
+    phase: str = "start"
+    first: float = 0.0
+    """Rounds a nanosecond with one exchange in flight."""
+    ways: dict[str, float] = field(default_factory=dict)
+    """How much of such a round each party's own exchange takes, without waiting for others."""
+    rate: float = 0.0
+    """The same, before the window was last changed to see what that brings."""
+    trips: int = 0
+    """Measurements since the window was first full."""
+    since: int = 0
+    """The present measurement begins with this round, the first with full windows."""
+    until: int = 2
+    """It ends with this one."""
+    began_ns: int = 0
+    waited_least: dict[str, int] = field(default_factory=dict)
+    """The shortest time that an embedding of each party has waited in it for those of others."""
+    waited_most: dict[str, int] = field(default_factory=dict)
+    windows: dict[str, int] = field(default_factory=dict)
+    """Everybody's window."""
+    before: dict[str, int] = field(default_factory=dict)
+    """What they were before the last trial."""
+    trials: int = 0
+    """How many times one party's window was made smaller until that did not pay."""
 
 
 @dataclass(slots=True)
@@ -120,6 +153,10 @@ class View:
     in_flight_max: int = 0
     """The most exchanges that were ever in flight."""
     window: Window = field(default_factory=Window)
+    room: int = MOST_MAX
+    """How many exchanges in flight fit into the party's memory."""
+    staleness: int = 0
+    """Own updates between the embedding and the use of the last reply."""
     kept: deque[Exchange] = field(default_factory=deque)
     """Exchanges that local updates may use, oldest first."""
     arrived: dict[str, int] = field(default_factory=dict)
@@ -128,6 +165,9 @@ class View:
     """At the active party: the newest round of each passive party that has its reply."""
     waiting: Collection[tuple[str, int]] = ()
     """At the active party: whose embedding of which round is here and not used, oldest first."""
+    came_ns: dict[tuple[str, int], int] = field(default_factory=dict)
+    """At the active party: when embeddings came that are not used, where the window asks."""
+    path: Path = field(default_factory=Path)
     signals: dict[str, int] = field(default_factory=dict)
     """At the active party: the control signal that goes with the next reply to each passive."""
     signalled: int = -1
@@ -144,6 +184,11 @@ class View:
     def in_flight(self) -> int:
         """Exchanges sent whose reply was not used yet."""
         return self.sent - self.round
+
+    @property
+    def updates(self) -> int:
+        """Updates done, fresh and local."""
+        return self.fresh + self.local
 
     @property
     def completing(self) -> int | None:

@@ -15,6 +15,8 @@ class WeightPolicy:
 
     weighs = False
     """Whether `rows` must be asked at all."""
+    weighs_fresh = False
+    """Whether a passive party asks it of fresh updates too, where others came between."""
 
     def rows(self, stale: torch.Tensor, current: torch.Tensor) -> torch.Tensor:
         """A weight for each row, from what was exchanged and what it would be now.
@@ -41,6 +43,23 @@ class Cosine(WeightPolicy):
         """No gradient flows through the weights."""
         similarity = F.cosine_similarity(stale, current, dim=1, eps=1e-12).detach()
         return torch.where(similarity >= self.threshold, similarity, 0.0)
+
+
+@dataclass(frozen=True)
+class CosineFresh(Cosine):
+    """The same, and a passive party weighs fresh updates by it too where others came between the
+    embedding and its use: that takes one more forward pass."""
+
+    weighs_fresh = True
+
+
+def cosine_fresh(threshold: float = 0.0) -> CosineFresh:
+    """Instance weights for all updates that are stale, fresh ones included.
+
+    >>> cosine_fresh().weighs_fresh
+    True
+    """
+    return CosineFresh(cosine(threshold).threshold)
 
 
 def cosine(threshold: float) -> Cosine:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from colonnade.errors import RequestError
-from colonnade.policies.view import View
+from colonnade.policies.path import observe
+from colonnade.policies.view import MOST_MAX, View
 
-MOST_MAX = 1_000
-"""The most exchanges in flight: for each a passive party keeps a copy of its weights."""
+SHARE = 0.1
+"""Of an epoch: what may be in flight unless the job says otherwise."""
 
 
 class WindowPolicy:
@@ -17,6 +18,10 @@ class WindowPolicy:
 
     most: int
     """The most exchanges that may ever be in flight; the active party refuses more."""
+    needs_local = False
+    """Whether it grows only while a party has time for local updates."""
+    times_arrivals = False
+    """Whether the active party must note when embeddings come."""
 
     def refill(self, view: View) -> int:
         """How many batches to send before the reply at hand is used."""
@@ -53,6 +58,7 @@ class Pipelined(WindowPolicy):
     """
 
     most: int
+    needs_local = True
 
     def refill(self, view: View) -> int:
         """Batches to send before the reply is used; settles the window."""
@@ -93,6 +99,50 @@ class Pipelined(WindowPolicy):
             view.signals = {peer: _signal(newest, view) for peer, newest in view.arrived.items()}
 
 
+@dataclass(frozen=True)
+class Fixed(WindowPolicy):
+    """Up to `most` exchanges in flight, always. A reply that is here is used before the next batch
+    is sent, so that what is sent is as fresh as it can be."""
+
+    most: int
+
+    def may_send(self, view: View) -> bool:
+        return view.in_flight < min(self.most, view.room)
+
+
+@dataclass(frozen=True)
+class BandwidthDelay(WindowPolicy):
+    """As many exchanges in flight as fill the pipe, and no more: they would only be staler.
+
+    The active party sees how fast rounds follow each other and sets everybody's window by that
+    (`policies/path.py`), as TCP BBR goes by the rate at which data is delivered. It says it with
+    each reply. A party whose embeddings come too early, because it is nearer than others, gets a
+    smaller one. No more than `share` of an epoch is ever in flight, nor more than fits into a
+    party's memory.
+    """
+
+    most: int
+    share: float
+    times_arrivals = True
+
+    def may_send(self, view: View) -> bool:
+        """A reply that is here is used first, so that what is sent is as fresh as it can be."""
+        return view.in_flight < view.window.size
+
+    def bound(self, view: View) -> int:
+        """The largest window that a party may have."""
+        return max(1, min(self.most, view.room, int(self.share * view.per_epoch)))
+
+    def on_signal(self, view: View, signal: int) -> None:
+        """The signal is the window."""
+        view.window.size = max(1, min(signal, self.bound(view)))
+
+    def at_aggregate(self, view: View) -> None:
+        """Note who was early, and judge the window when it has been full for long enough."""
+        observe(view, self.bound(view))
+        view.signals = dict(view.path.windows)
+
+
 def _signal(newest: int, view: View) -> int:
     ahead = newest - view.round
     return (ahead < 0) - (ahead > 0)
@@ -111,8 +161,35 @@ def pipelined(most: int) -> Lockstep | Pipelined:
     >>> pipelined(1) == lockstep()
     True
     """
+    return Pipelined(most) if _checked(most) > 1 else Lockstep()
+
+
+def fixed(most: int) -> Lockstep | Fixed:
+    """Always `most` exchanges in flight.
+
+    >>> fixed(1) == lockstep()
+    True
+    """
+    return Fixed(most) if _checked(most) > 1 else Lockstep()
+
+
+def bandwidth_delay(most: int = 16, share: float = SHARE) -> Lockstep | BandwidthDelay:
+    """A window that fills the pipe, whatever the path: at most `most` exchanges, and at most
+    `share` of an epoch.
+
+    >>> bandwidth_delay(16)
+    BandwidthDelay(most=16, share=0.1)
+    >>> bandwidth_delay(1) == lockstep()
+    True
+    """
+    if not 0 < share <= 1:
+        raise RequestError(f"share is {share}: give how much of an epoch may be in flight, up to 1")
+    return BandwidthDelay(most, share) if _checked(most) > 1 else Lockstep()
+
+
+def _checked(most: int) -> int:
     if most < 1:
         raise RequestError(f"a window of {most} lets nothing be sent: give 1 or more")
     if most > MOST_MAX:
         raise RequestError(f"a window of {most:,} is too large: give {MOST_MAX:,} or less")
-    return Pipelined(most) if most > 1 else Lockstep()
+    return most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import fields
@@ -52,6 +53,7 @@ def check_policy(axis: str, policy: Any) -> None:
         "weight": _check_weight,
         "step": _check_step,
         "average": _check_average,
+        "momentum": _check_momentum,
     }
     if axis in further:
         further[axis](policy)
@@ -112,10 +114,12 @@ def _check_answers(axis: str, policy: Any, view: View) -> None:
 def _check_rate(policy: Any) -> None:
     for round in (0, 1, 1000):
         for effort in (1.0, 5.0, *(() if policy.rehearses else (None,))):
-            factor = policy.factor(round, 3, effort)
-            good = math.isfinite(factor) and factor > 0
-            expect(good, f"{policy!r} multiplies the rate of round {round} by {factor}")
-            expect(factor == policy.factor(round, 3, effort), f"{policy!r} changes its mind")
+            for staleness in (0, 1, 1000):
+                factor = policy.factor(round, 3, effort, staleness)
+                good = math.isfinite(factor) and factor > 0
+                expect(good, f"{policy!r} multiplies the rate of round {round} by {factor}")
+                again = policy.factor(round, 3, effort, staleness)
+                expect(factor == again, f"{policy!r} changes its mind")
 
 
 def _check_weight(policy: Any) -> None:
@@ -144,6 +148,14 @@ def _check_step(policy: Any) -> None:
         expect(good, f"{policy!r} leaves a gradient that is not finite")
     heaviest = policy.largest_weight(5)
     expect(math.isfinite(heaviest) and heaviest > 0, f"{policy!r} weighs a gradient {heaviest}")
+
+
+def _check_momentum(policy: Any) -> None:
+    for momentum in (0.0, 0.5, 0.999):
+        left = [policy.left(momentum, staleness) for staleness in (0, 1, 5, 1000)]
+        expect(left[0] == momentum, f"{policy!r} takes momentum from gradients that are not stale")
+        good = all(0 <= after <= before for before, after in itertools.pairwise(left))
+        expect(good, f"{policy!r} leaves {left} of a momentum of {momentum} as staleness grows")
 
 
 def _check_average(policy: Any) -> None:
