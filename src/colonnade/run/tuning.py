@@ -18,7 +18,7 @@ from colonnade.run.ladder import GROWTH, Ladder, Side
 from colonnade.run.points import Measured, Outcome, Points
 from colonnade.run.steady import steady_from
 
-Rank = tuple[float, float, float]
+Rank = tuple[float, float, float, float]
 """The less, the better."""
 
 
@@ -46,15 +46,17 @@ class Judge:
 
     def rank(self, outcomes: Sequence[Outcome]) -> Rank:
         """Of one setting's runs: first the misses, then the mean time, and rounds where nothing
-        takes time; where there are misses, the mean of the best values in place of times."""
+        takes time, and of those that are as fast the mean of the best values; where there are
+        misses, only that."""
+        bests = self._mean(map(self.best, outcomes))
         if self.target is None:
             finals = [next(reversed(each.values()), None) for each in outcomes]
-            return float(finals.count(None)), self._mean(finals), 0.0
+            return float(finals.count(None)), 0.0, 0.0, self._mean(finals)
         hits = [self.reached(each) for each in outcomes]
         known = [hit for hit in hits if hit is not None]
         if len(known) < len(hits):
-            return float(len(hits) - len(known)), self._mean(map(self.best, outcomes)), 0.0
-        return 0.0, fmean(hit.time_s for hit in known), fmean(hit.round for hit in known)
+            return float(len(hits) - len(known)), 0.0, 0.0, bests
+        return 0.0, fmean(hit.time_s for hit in known), fmean(hit.round for hit in known), bests
 
     def _mean(self, values: Any) -> float:
         """The mean, so that less is better; infinite where a run has no value."""
