@@ -34,8 +34,8 @@ def cluster(address: str) -> Iterator[Spread]:
 def _spread(
     ray: Any, work: Callable[[Texts], list[Answer]], items: Sequence[Texts]
 ) -> Generator[tuple[int, list[Answer]], None, None]:
-    task = ray.remote(num_cpus=1)(work)
-    places = {task.remote(item): place for place, item in enumerate(items)}
+    task = ray.remote(num_cpus=1)(_call)
+    places = {task.remote(work, item): place for place, item in enumerate(items)}
     try:
         while places:
             (done,), _ = ray.wait(list(places), num_returns=1)
@@ -44,7 +44,7 @@ def _spread(
                 yield place, ray.get(done)
             except ray.exceptions.RayError as error:
                 raise FailedError(
-                    f"a run on the cluster ended badly ({_first_line(error)}): is Colonnade "
+                    f"a run on the cluster ended badly ({_last_line(error)}): is Colonnade "
                     "installed on its hosts, in this version, and is there memory enough?"
                 ) from None
     finally:
@@ -52,6 +52,11 @@ def _spread(
             ray.cancel(left, force=True)
 
 
-def _first_line(error: Exception) -> str:
+def _call(work: Callable[[Texts], list[Answer]], item: Texts) -> list[Answer]:
+    """Ray takes functions, and no other callables."""
+    return work(item)
+
+
+def _last_line(error: Exception) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[-1].strip()[:200] if lines else type(error).__name__
