@@ -122,7 +122,8 @@ class Tuning:
             last = number == len(self.rungs)
             for label, settings in alive.items():
                 ranks = [judge.rank(own) for own in outcomes[label]]
-                # Sorting is stable: of equals, the lowest rate is the best.
+                # Sorting is stable: of equals the one that was better in the rung before wins, and
+                # in the first rung the lowest rate, where a grid on which all diverge should grow.
                 order = sorted(range(len(settings)), key=ranks.__getitem__)
                 kept = order if last else survivors(order, self.factor)
                 ended = order if last else order[len(kept) :]
