@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from colonnade.run.compare import Comparison as Comparison
     from colonnade.run.compare import compare as compare
     from colonnade.run.launch import launch as launch
+    from colonnade.run.race import race as race
     from colonnade.run.simulate import simulate as simulate
+    from colonnade.run.standings import Race as Race
     from colonnade.run.sweep import Sweep as Sweep
     from colonnade.run.sweep import sweep as sweep
 
@@ -73,7 +75,9 @@ _NAMES = {
     "run.clock": ("reclock", "simulate_clock"),
     "run.compare": ("Comparison", "compare"),
     "run.launch": ("launch",),
+    "run.race": ("race",),
     "run.simulate": ("simulate",),
+    "run.standings": ("Race",),
     "run.sweep": ("Sweep", "sweep"),
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names}

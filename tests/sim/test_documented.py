@@ -32,10 +32,12 @@ ELSEWHERE = {
     "ledger": "tests/e2e/test_guide.py",
     "reproduce": "tests/sim/test_reproduce.py",
 }
-RUN = ("simulate", "compare", "sweep", "inspect", "privacy", "export", "jobs", "methods")
+RUN = ("simulate", "compare", "sweep", "race", "inspect", "privacy", "export", "jobs", "methods")
 RUN += ("keys", "--version", "--help")
 QUICK = ("--set", "train.rounds=2", "--quiet")
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+BRIEF_RACE = ("--rates", "1x", "--growth", "0", "--average", "none", "--tuning-seeds", "100")
+BRIEF_RACE += ("--seeds", "0")
 NEEDS_DATA = ("credit", "mnist-3v8")
 
 
@@ -91,10 +93,11 @@ def parse(words, whole):
 
 def quick(words):
     """The short form of a command: two rounds, in this process, with the data that is here."""
-    if words[0] in ("simulate", "compare", "sweep"):
+    if words[0] in ("simulate", "compare", "sweep", "race"):
         one = ("--workers", "1") if words[0] != "simulate" else ()
+        brief = BRIEF_RACE if words[0] == "race" else ()
         fewer = [word for word in words if word != "--quiet"]
-        return [*fewer, *QUICK, *one]
+        return [*fewer, *QUICK, *one, *brief]
     return list(words)
 
 

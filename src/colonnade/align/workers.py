@@ -69,6 +69,27 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def connect_ray(address: str, option: str) -> Any:
+    """Ray's module, connected with the cluster that an option of the command line names."""
+    try:
+        import ray
+    except ImportError:
+        raise RequestError(f"{option} {address} needs Ray: pip install 'colonnade[ray]'") from None
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    try:
+        if address == RAY_HERE:
+            ray.init("local", num_cpus=cores(), include_dashboard=False,
+                     object_store_memory=RAY_STORE_BYTES, **quiet)  # fmt: skip
+        else:
+            ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise RequestError(
+            f"there is no Ray cluster at {address} ({str(error).splitlines()[0][:200]}): start "
+            f"one, or leave out {option}"
+        ) from None
+    return ray
+
+
 class Ray:
     """On a Ray cluster; each piece is a task of its own. Keys and blinds travel there, so the
     cluster must be this party's own."""
@@ -76,25 +97,7 @@ class Ray:
     slice = RAY_SLICE
 
     def __init__(self, address: str) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise RequestError(
-                f"--workers {address} needs Ray: pip install 'colonnade[ray]'"
-            ) from None
-        self._ray: Any = ray
-        quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
-        try:
-            if address == RAY_HERE:
-                ray.init("local", num_cpus=cores(), include_dashboard=False,
-                         object_store_memory=RAY_STORE_BYTES, **quiet)  # fmt: skip
-            else:
-                ray.init(address=address, **quiet)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise RequestError(
-                f"there is no Ray cluster at {address} ({str(error).splitlines()[0][:200]}): start "
-                "one, or leave out --workers"
-            ) from None
+        self._ray = connect_ray(address, "--workers")
 
     def map(self, work: Callable[..., T], pieces: Sequence[tuple[Any, ...]]) -> list[T]:
         task = self._ray.remote(work)

@@ -29,6 +29,7 @@ from colonnade.cli.listing import jobs, methods
 from colonnade.cli.look import look
 from colonnade.cli.predict import predict
 from colonnade.cli.privacy import privacy
+from colonnade.cli.race import race
 from colonnade.cli.reproduce import reproduce
 from colonnade.cli.serve import serve
 from colonnade.cli.simulate import simulate
@@ -48,7 +49,7 @@ app = typer.Typer(
     "rows.\n\nBegin with [bold]colonnade demo[/bold].",
 )
 COMMANDS = (
-    *(demo, look, simulate, compare, sweep, launch, align, join, stop, predict, serve),
+    *(demo, look, simulate, compare, sweep, race, launch, align, join, stop, predict, serve),
     *(inspect, privacy, export, ledger, methods, jobs, reproduce),
 )
 for _command in COMMANDS:

@@ -114,8 +114,10 @@ def read_seeds(text: str) -> list[int]:
     return [int(piece) for piece in pieces]
 
 
-def read_grid(texts: list[str]) -> dict[str, list[Any]]:
-    """The fields and values of `--grid field=v1,v2`.
+def read_grid(
+    texts: list[str], example: str = "--grid train.batch_size=32,64"
+) -> dict[str, list[Any]]:
+    """The fields and values of `--grid field=v1,v2`, or of an option like it.
 
     >>> read_grid(["train.batch_size=32,64"])
     {'train.batch_size': [32, 64]}
@@ -125,7 +127,7 @@ def read_grid(texts: list[str]) -> dict[str, list[Any]]:
         field, equals, values = text.partition("=")
         pieces = split_commas(values)
         if not equals or not field.strip() or not pieces:
-            raise JobError(f"'{text}' is not a grid: write --grid train.batch_size=32,64")
+            raise JobError(f"'{text}' is not a grid: write {example}")
         grid[field.strip()] = [parse_value(piece) for piece in pieces]
     return grid
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from colonnade.record.events import Evaluated, Event, RoundDone, Subscriber
+from colonnade.run.points import OnPlan
 from colonnade.run.pool import OnDone, Trial
 from colonnade.units import show_time
 
@@ -85,6 +86,45 @@ def follow_runs(console: Console, total: int, quiet: bool) -> Iterator[OnDone]:
 
 
 @contextmanager
+def follow_stages(console: Console, quiet: bool) -> Iterator[tuple[OnPlan, OnDone]]:
+    """Counts the runs of one stage after the other, as each says what it is and how many runs it
+    still takes, of how many; fit for where its output goes."""
+    done = total = 0
+    if quiet:
+        yield lambda title, missing, total: None, lambda trial: None
+    elif not console.is_terminal:
+
+        def plan(title: str, missing: int, whole: int) -> None:
+            nonlocal done, total
+            done, total = 0, missing
+            console.print(_planned(title, missing, whole))
+
+        def line(trial: Trial) -> None:
+            nonlocal done
+            done += 1
+            console.print(f"run {done} of {total}: {_ending(trial)}")
+
+        yield plan, line
+    else:
+        with _bar(console, "runs", remaining=True) as progress:
+            task = progress.add_task("", total=None, figures="")
+
+            def begin(title: str, missing: int, whole: int) -> None:
+                console.print(_planned(title, missing, whole))
+                progress.reset(task, total=missing, figures="")
+
+            yield (
+                begin,
+                lambda trial: progress.update(task, advance=1, figures=_ending(trial)),
+            )
+
+
+def _planned(title: str, missing: int, whole: int) -> str:
+    there = f", and {whole - missing} are there already" if missing < whole else ""
+    return f"{title}: {missing} runs to do{there}"
+
+
+@contextmanager
 def follow_steps(
     console: Console, unit: str, quiet: bool
 ) -> Iterator[Callable[[int, int, str], None]]:
@@ -147,8 +187,15 @@ def _took(time_s: float, summary: Mapping[str, Any]) -> str:
     return show_time(time_s, summary["clock"])
 
 
-def _bar(console: Console, unit: str) -> Progress:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+def _bar(console: Console, unit: str, remaining: bool = False) -> Progress:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     return Progress(
         TextColumn(unit),
@@ -156,6 +203,7 @@ def _bar(console: Console, unit: str) -> Progress:
         BarColumn(bar_width=20),
         # A run, or a training of a study, may take minutes in which nothing else moves.
         TimeElapsedColumn(),
+        *([TextColumn("left"), TimeRemainingColumn()] if remaining else []),
         TextColumn("{task.fields[figures]}", markup=False),
         console=console,
         transient=True,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from colonnade.errors import RequestError
 
-Kind = Literal["simulate", "launch", "compare", "sweep"]
+Kind = Literal["simulate", "launch", "compare", "sweep", "race"]
 _LAUNCHED = ("party.json", "lock", "start.json", "ledger.chain")
 """Files of a party that took part over the network."""
 _WAITING = ("timeouts", "recovery")
@@ -36,10 +36,12 @@ def _other(folder: Path, kind: Kind, job: str) -> str | None:
         return f"a comparison: {another}"
     if kind != "sweep" and (folder / "sweep.json").exists():
         return f"a sweep: {another}"
+    if kind != "race" and (folder / "race.json").exists():
+        return f"a race: {another}"
     path = folder / "job.toml"
     if not path.exists():
         return None
-    if kind in ("compare", "sweep"):
+    if kind in ("compare", "sweep", "race"):
         return f"a run: {another}"
     if not _same(path.read_text(errors="replace"), job, kind):
         return f"a run of another job: {another}, or {kind} {path}"

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     from rich.table import Table
 
+    from colonnade.learn.participant import Participant
+
 
 SHOWN = ("final", "best", "test")
 """The figures of a metric: of the last and of the best round on the rows that are chosen by, and of
@@ -196,7 +198,7 @@ def compare(
     if not tables or len(set(labels)) < len(labels) or not seeds:
         raise JobError("a comparison needs methods, each named once, and at least one seed")
     jobs = [_tuned(msgspec.structs.replace(job, method=table), tuned) for table in tables]
-    _check(jobs)
+    prepare_all(jobs)
     tasks: list[Task] = []
     for label, each in zip(labels, jobs, strict=True):
         for seed in seeds:
@@ -236,8 +238,9 @@ def _tuned(job: Job, tuned: Sweep | None) -> Job:
     return with_sets(job, *(text for text in best.sets if not text.startswith("method.")))
 
 
-def _check(jobs: Sequence[Job]) -> None:
-    """Refuse here what would else be refused after hours, when that method's turn has come."""
+def prepare_all(jobs: Sequence[Job]) -> Participant:
+    """Refuse here what would else be refused after hours, when that method's turn has come; the
+    active party of the first job."""
     from colonnade.data.party import assemble
     from colonnade.run.naming import check_names
     from colonnade.run.setup import prepare
@@ -245,8 +248,8 @@ def _check(jobs: Sequence[Job]) -> None:
     for job in jobs:
         check_names(job)
     data = assemble(jobs[0])
-    for job in jobs:
-        prepare(job, data)
+    found = [prepare(job, data) for job in jobs]
+    return found[0][jobs[0].active]
 
 
 def _row(label: str, trials: Sequence[Trial], first: Sequence[Trial]) -> dict[str, Any]:

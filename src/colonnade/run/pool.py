@@ -61,6 +61,14 @@ ALL_ROUNDS = 2**62
 """As many as there are, for an audit, as far as a recording may grow."""
 OnDone = Callable[[Trial], None]
 Answer = dict[str, Any]
+Texts = list[tuple[str, list[str], str | None]]
+"""Jobs, the modules of code from outside that they name, and folders, as they go to another
+process."""
+Spread = Callable[
+    [Callable[[Texts], list[Answer]], Sequence[Texts]],
+    Generator[tuple[int, list[Answer]], None, None],
+]
+"""Calls a function with each item, somewhere; yields what it makes of them as `side_by_side`."""
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -70,14 +78,16 @@ def train_all(
     workers: int | None = None,
     on_done: OnDone | None = None,
     privacy: bool = False,
+    spread: Spread | None = None,
 ) -> list[Trial]:
     """Train jobs side by side, one torch thread each; the trials in the order of the tasks. With
-    `privacy`, a summary also has what an audit of the run's traffic tells.
+    `privacy`, a summary also has what an audit of the run's traffic tells. `spread` is where they
+    are trained, if not in processes of this host.
 
     The first job that is refused raises, and so does Ctrl-C; both end the others at once.
     """
     families = [[task] for task in tasks]
-    return [trial for (trial,) in train_families(families, workers, on_done, privacy)]
+    return [trial for (trial,) in train_families(families, workers, on_done, privacy, spread)]
 
 
 def train_families(
@@ -85,13 +95,15 @@ def train_families(
     workers: int | None = None,
     on_done: OnDone | None = None,
     privacy: bool = False,
+    spread: Spread | None = None,
 ) -> list[list[Trial]]:
     """As `train_all`, for jobs that differ in their network alone: the first of a family is
     trained, the others are clocked again."""
     done: dict[int, list[Trial]] = {}
     texts = [_texts(family) for family in families]
+    spread = spread or partial(side_by_side, workers=workers)
     # Closed by hand: a traceback would keep the generator, and so the workers, alive.
-    with closing(side_by_side(partial(_train, privacy), texts, workers)) as answers:
+    with closing(spread(partial(_train, privacy), texts)) as answers:
         for index, family in answers:
             done[index] = []
             for (label, job, _), answer in zip(families[index], family, strict=True):
@@ -101,11 +113,6 @@ def train_families(
                 if on_done is not None:
                     on_done(done[index][-1])
     return [done[index] for index in range(len(families))]
-
-
-Texts = list[tuple[str, list[str], str | None]]
-"""Jobs, the modules of code from outside that they name, and folders, as they go to another
-process."""
 
 
 def _texts(family: Sequence[Task]) -> Texts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
@@ -26,6 +25,7 @@ from colonnade.record.private import write_whole
 from colonnade.record.table import sweep_table, toml_text
 from colonnade.run.arguments import as_grid, as_job, as_seeds
 from colonnade.run.naming import check_names
+from colonnade.run.points import digest, read_tables
 from colonnade.run.pool import OnDone, Trial, train_all
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Sweep:
     def load(cls, folder: str | Path, *, allow: Collection[str] = ()) -> Sweep:
         """Read a sweep that was finished and saved; code that its settings name must be allowed."""
         path = Path(folder) / "sweep.json"
-        tables = _read(path)
+        tables = read_tables(path)
         if tables is None:
             raise RequestError(
                 f"there is no finished sweep in {folder}: make one with colonnade sweep --out"
@@ -179,9 +179,9 @@ def sweep(
     check_folder(Path(out), "sweep")
     folder = Path(out) / "points"
     plan = list(_plan(job, grid, seeds))
-    files = {label: folder / f"{_digest(point)}.json" for label, point, _ in plan}
+    files = {label: folder / f"{digest(point)}.json" for label, point, _ in plan}
     folder.mkdir(parents=True, exist_ok=True)
-    records = {label: _read(file) for label, file in files.items()}
+    records = {label: read_tables(file) for label, file in files.items()}
     missing = [(label, point, None) for label, point, _ in plan if records[label] is None]
     if on_plan is not None:
         on_plan(len(missing), len(plan))
@@ -238,11 +238,6 @@ def _outside(settings: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _digest(job: Job) -> str:
-    text = json.dumps(to_tables(job), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
 def _record(trial: Trial) -> dict[str, Any]:
     summary = None if trial.bad else trial.summary
     return {
@@ -254,14 +249,6 @@ def _record(trial: Trial) -> dict[str, Any]:
         "job": to_tables(trial.job),
         "summary": trial.summary,
     }
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        tables = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError):
-        return None
-    return tables if isinstance(tables, dict) else None
 
 
 def edges(best: Mapping[str, Any], tried: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
