@@ -36,6 +36,7 @@ EQUAL = {
     "pasta": [({"b_max": 1, "s_max": 0}, "fedsgd")],
     "flexvfl": [({"timeout": "0s"}, "pbcd")],
     "efvfl": [({"compressor": "plain"}, "fedsgd")],
+    "fullpipe": [({"most": 1, "decay": 0.0}, "fedsgd")],
     "flexvfl_s": [({"most": 0}, "fedsgd")],
 }
 """Degenerate cases of a method, and the simpler one."""

@@ -7,7 +7,6 @@ from colonnade.policies.average import ema
 from colonnade.policies.momentum import shared
 from colonnade.policies.rate import stale
 from colonnade.policies.version import recompute
-from colonnade.policies.weight import cosine_fresh
 from colonnade.policies.window import SHARE, bandwidth_delay
 
 
@@ -16,22 +15,21 @@ def fullpipe(
 ) -> Method:
     """Full pipe: no stage of the pipeline waits, and late gradients do no harm.
 
-    Ours, 2026, after BBR's window (Cardwell et al., 2016), PipeDream's pipeline (Narayanan et al.,
-    2019) and CELU-VFL's instance weights (Fu et al., 2022). With one exchange in flight, as in
-    plain split training, a round takes the whole way there and back. Here a passive party has as
-    many in flight as keep the slowest stage busy (W, measured while it trains), so that a round
-    takes as long as that stage. The price is staleness: a gradient g comes back when s ≤ W − 1
-    updates of the party's own have come between. So a passive party goes forward again with its
-    present weights θ, weighs each row i by how much its embedding has changed, and takes smaller
-    steps with less momentum β the staler they are:
+    Ours, 2026, after the window of BBR (Cardwell et al., 2016), the pipeline of PipeDream
+    (Narayanan et al., 2019) and the implicit momentum of stale gradients (Mitliagkas et al., 2016).
+    With one exchange in flight, as in plain split training, a round takes the whole way there and
+    back. Here a passive party has as many in flight as keep the slowest stage busy (W, measured
+    while it trains), so that a round takes as long as that stage. The price is staleness: a
+    gradient g of the loss by the embedding h comes back when s ≤ W − 1 updates of the party's own
+    have come between. So a passive party goes forward again with its present weights θ, and takes
+    smaller steps with less momentum β the staler they are:
 
-        w_i = max(0, cos(h_i(θ_then), h_i(θ)))
-        m   ← β′ m + (1 − β′) (∂h(θ)/∂θ)ᵀ (w ⊙ g)        1/(1−β′) = max(1, 1/(1−β) − s)
-        θ   ← θ − η/(1 + s/τ) · step(m)
+        m ← β′ m + (1 − β′) (∂h(θ)/∂θ)ᵀ g        1/(1−β′) = max(1, 1/(1−β) − s)
+        θ ← θ − η/(1 + s/τ) · step(m)
 
-    The active party's own models are never stale, and train as they always do. Evaluated, and
-    handed over, is the average of each party's weights over its updates. With one exchange in
-    flight (`most=1`, or a short way) it is FedSGD with averaged weights.
+    The active party's own models are never stale, and train as they always do. What is evaluated
+    and handed over is the average of each party's weights over its updates. With one exchange in
+    flight (`most=1`, or where the way is short) this is FedSGD with averaged weights.
 
     Args:
         most: the most exchanges in flight.
@@ -41,14 +39,13 @@ def fullpipe(
 
     Example:
         >>> sorted(fullpipe().composition())
-        ['average', 'momentum', 'rate', 'version', 'weight', 'window']
+        ['average', 'momentum', 'rate', 'version', 'window']
     """
     if most == 1:
         return Method(average=ema(decay))
     return Method(
         window=bandwidth_delay(most, share),
         version=recompute(),
-        weight=cosine_fresh(),
         rate=stale(tau),
         momentum=shared(),
         average=ema(decay),

@@ -27,6 +27,7 @@ MAIN_OPTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "fedbcd": ("updates", (2, 5, 10)),
     "flexvfl": ("timeout", TIMEOUTS),
     "flexvfl_s": ("most", (2, 4, 8)),
+    "fullpipe": ("most", (8, 16)),
     "pasta": ("b_max", (2, 3, 5)),
     "sync_max": ("timeout", TIMEOUTS),
     "sync_min": ("timeout", TIMEOUTS),
@@ -123,7 +124,7 @@ def entrants(
             label,
             table,
             _grid(label, table, given.get(table["name"], {})),
-            () if "average" in table else tuple(dict.fromkeys(averages)),
+            () if _averages(table) else tuple(dict.fromkeys(averages)),
         )
         for label, table in zip(labels, tables, strict=True)
     ]
@@ -169,3 +170,8 @@ def _grid(
 
 def _bare(value: Any) -> str:
     return value if isinstance(value, str) else toml_text(value)
+
+
+def _averages(table: Mapping[str, Any]) -> bool:
+    """Whether the method itself says what is averaged."""
+    return "average" in table or known_methods.build(table).average.averages
