@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from colonnade.run.compare import Comparison as Comparison
     from colonnade.run.compare import compare as compare
     from colonnade.run.launch import launch as launch
+    from colonnade.run.plan import Plan as Plan
+    from colonnade.run.plan import plan as plan
     from colonnade.run.simulate import simulate as simulate
     from colonnade.run.sweep import Sweep as Sweep
     from colonnade.run.sweep import sweep as sweep
@@ -73,6 +75,7 @@ _NAMES = {
     "run.clock": ("reclock", "simulate_clock"),
     "run.compare": ("Comparison", "compare"),
     "run.launch": ("launch",),
+    "run.plan": ("Plan", "plan"),
     "run.simulate": ("simulate",),
     "run.sweep": ("Sweep", "sweep"),
 }

@@ -56,7 +56,7 @@ def _compute(method: Method, workload: Workload, found: Prediction) -> str:
     held = {each.name: each.held for each in stages.passives} | {
         stages.active.name: stages.active.held
     }
-    local = f", or do fewer than its {held[party]} local updates" if held[party] else ""
+    local = f"; fewer than its {held[party]} local updates would help" if held[party] else ""
     if share >= FULL:
         return f"compute of {party} binds: nothing to gain from the network{local}"
     could_s = laws.round_ns(stages, found.window_to_fill) * workload.per_epoch / NS_PER_S
@@ -69,7 +69,7 @@ def _compute(method: Method, workload: Workload, found: Prediction) -> str:
             f"{named(found.binds)} is most of a round: a window of {found.window_to_fill} would "
             f"let others work meanwhile ({show_seconds(could_s)}){local}"
         )
-    return f"{named(found.binds)} is most of a round: a faster {party} helps{local}"
+    return f"{named(found.binds)} is most of a round: a faster {party} would help{local}"
 
 
 def _fewer_bytes(method: Method, workload: Workload, found: Prediction) -> str:

@@ -17,7 +17,7 @@ from colonnade.policies.view import Role
 from colonnade.units import show_seconds
 
 Kind = Literal["compute", "up", "down", "latency"]
-FULL = 0.9
+FULL = 0.85
 """The share of the time from which on a resource counts as full."""
 
 
@@ -197,11 +197,9 @@ def _share(use: Usage) -> float:
 def named(use: Usage) -> str:
     """A resource in words.
 
-    >>> named(Usage("up", "slow", 0.5))
-    'the line of slow (up)'
+    >>> named(Usage("latency", "slow", 0.5)), named(Usage("up", "slow", 0.5))
+    ('latency of slow', 'line of slow, up')
     """
-    if use.kind == "compute":
-        return f"compute of {use.party}"
-    if use.kind == "latency":
-        return f"latency of the line of {use.party}"
-    return f"the line of {use.party} ({use.kind})"
+    if use.kind in ("up", "down"):
+        return f"line of {use.party}, {use.kind}"
+    return f"{use.kind} of {use.party}"

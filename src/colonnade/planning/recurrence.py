@@ -139,15 +139,18 @@ def recurrent(stages: Stages, method: Method, workload: Workload) -> Pace:
     """
     played = Recurrence(stages, method, workload)
     size, left_out_ns, weighed_ns = workload.per_epoch, 0.0, 0.0
+    parties = {stages.active.name: played.own} | {each.stage.name: each for each in played.passives}
+    filled = dict.fromkeys(parties, 0.0)
     least = size if size <= FOLLOWED // 4 else 1
     for rounds in _stretches(method, workload):
+        before = {name: each.view.local for name, each in parties.items()}
         followed, round_ns = played.follow(min(rounds, max(FOLLOWED, 3 * least)), least)
+        for name, each in parties.items():
+            filled[name] += (each.view.local - before[name]) / followed * rounds / workload.rounds
         played.skip(rounds - followed)
         left_out_ns += (rounds - followed) * round_ns
         weighed_ns += rounds * round_ns
     turns, per_round = len(played.starts), played.per_round
-    filled = {each.stage.name: each.view.local * per_round / turns for each in played.passives}
-    filled[stages.active.name] = played.own.view.local * per_round / turns
     return Pace(
         round_ns=weighed_ns / workload.rounds,
         first_ns=played.starts[0],
