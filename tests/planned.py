@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -116,3 +117,29 @@ class Eager(Full):
 def full(most: int = 4, eager: bool = False, updates: int = 2) -> Method:
     """A window that nobody steers."""
     return Method(window=(Eager if eager else Full)(most), local=repeat(updates))
+
+
+def measure(texts: list[str], networks: int, jitter: float) -> None:
+    """Print by how much plans miss the simulator, over so many networks of each regime."""
+    print(f"{'method':36}{'median':>9}{'95 of 100':>11}{'worst':>9}  worst in")
+    for text in texts:
+        table = cn.load("digits", method=text).method
+        found = []
+        for regime in REGIMES:
+            for seed in range(networks):
+                each = scene(seed, table, regime, jitter=jitter)
+                miss = each.predicted().total_ns / 1e9 / each.simulated().time_s - 1
+                found.append((abs(miss), regime))
+        found.sort()
+        middle, most = found[len(found) // 2][0], found[int(len(found) * 0.95)][0]
+        worst, where = found[-1]
+        print(f"{text:36}{middle:>9.3%}{most:>11.3%}{worst:>9.3%}  {where}", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--networks", type=int, default=25, help="of each regime")
+    parser.add_argument("--jitter", type=float, default=0, help="as a share of the latency")
+    parser.add_argument("methods", nargs="*", default=None)
+    given = parser.parse_args()
+    measure(given.methods or list(methods.known()), given.networks, given.jitter)

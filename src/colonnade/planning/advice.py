@@ -28,7 +28,7 @@ def advice(method: Method, workload: Workload, found: Prediction) -> str:
     """
     kind, party, share = found.binds
     if not found.round_ns:
-        return "give links and costs: set network.latency, network.bandwidth and compute.forward"
+        return "nothing takes any time, so that nothing binds"
     if kind == "compute":
         return _compute(method, workload, found)
     if kind == "latency":

@@ -50,7 +50,7 @@ def lockstep(stages: Stages, workload: Workload) -> Pace:
     active, rounds, size = stages.active, workload.rounds, workload.per_epoch
     jitters = [(each.jitter_ns,) for each in stages.passives]
 
-    def round_ns(before: bool, then: bool) -> float:
+    def round_ns(before: bool, then: bool, tried_ns: int = 0) -> float:
         """From a batch to the next, each whole or the last of an epoch."""
         ways = [
             active.reply_after_ns(place)
@@ -60,7 +60,7 @@ def lockstep(stages: Stages, workload: Workload) -> Pace:
             + crossing_of(each, then).up_ns
             for place, each in enumerate(stages.passives)
         ]
-        return latest(active.busy_ns, ways, [2 * late for late in jitters])
+        return latest(active.busy_ns + tried_ns, ways, [2 * late for late in jitters])
 
     if size == 1:
         whole, into, after, epoch_ns = 0, 0, 0, round_ns(True, True)
@@ -75,6 +75,9 @@ def lockstep(stages: Stages, workload: Workload) -> Pace:
         )
         epoch_ns = (size - 2) * within_ns + into_ns + after_ns
         between_ns = whole * within_ns + into * into_ns + after * after_ns
+    if active.tried_ns and rounds > 1:
+        kinds = size == 1, size <= 2
+        between_ns += round_ns(*kinds, active.tried_ns) - round_ns(*kinds)
     first = [
         stages.rehearsal_ns.get(each.name, 0)
         + each.send_ns

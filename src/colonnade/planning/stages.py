@@ -77,6 +77,8 @@ class ActiveStage(NamedTuple):
     """Whether replies leave before its own updates."""
     replies: int
     """In a turn."""
+    tried_ns: int = 0
+    """In the first round only: an update that does not fit, which shows when it was tried."""
 
     @property
     def hold_ns(self) -> int:
@@ -169,6 +171,12 @@ def _active(
     update_ns = forward_ns + speeds.top_ns + backward_ns
     late_ns = 0 if order.at_once or not order.recomputes else forward_ns + speeds.aggregate_ns
     held = _held(method.local, Role.ACTIVE, me.name, backward_ns, update_ns, agreed, timings)
+    # How long the top model takes shows in the first local update, unless it was rehearsed.
+    tried = (
+        isinstance(method.local, Until)
+        and not (held or method.rehearses)
+        and forward_ns + 2 * backward_ns <= method.local.timeout_ns
+    )
     return ActiveStage(
         name=me.name,
         begin_ns=forward_ns,
@@ -180,6 +188,7 @@ def _active(
         late_ns=late_ns,
         at_once=order.at_once,
         replies=1 if method.quorum.remembers else len(workload.passives),
+        tried_ns=update_ns if tried else 0,
     )
 
 

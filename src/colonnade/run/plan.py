@@ -91,24 +91,36 @@ class Plan:
         return {**common, "notes": list(self.notes), "methods": plain(self.rows())}
 
     def table(self) -> Table:
-        """The plan, to print with rich."""
-        figures = ["s an\nepoch", "rounds\na second", "bytes up\nan epoch", "bytes down\nan epoch"]
-        figures += ["busiest"] + ["÷ simu-\nlator"] * bool(self.simulated)
+        """The plan, to print with rich; what to change is said below it, once for all methods for
+        which it is the same."""
+        figures = [
+            "time an\nepoch",
+            "rounds\na second",
+            "bytes up\nan epoch",
+            "bytes down\nan epoch",
+        ]
+        figures += ["÷ simu-\nlator"] * bool(self.simulated)
         table = columns_table(["method"], figures)
+        table.add_column("busiest\nparty", no_wrap=True)
         table.add_column("binds", overflow="fold")
-        table.add_column("what to change", overflow="fold", ratio=1)
         for row in self.rows():
-            busiest = f"{row['busiest']['share']:.0%}"
+            predicted = self.predictions[row["method"]]
             cells = [row["method"], show_seconds(row["epoch_s"]), f"{row['rounds_per_s']:.3g}"]
             cells += [show_bytes(sum(row[way].values())) for way in ("bytes_up", "bytes_down")]
-            cells.append(f"{busiest} {row['busiest']['party']}")
             if self.simulated:
                 cells.append(f"{row['ratio']:.3f}")
-            binds = self.predictions[row["method"]].binds
-            table.add_row(*cells, named(binds), row["advice"])
-        if self.notes:
-            table.caption, table.caption_justify = "\n".join(self.notes), "left"
+            busiest = predicted.busiest
+            cells.append(f"{busiest.party} {busiest.share:.0%}")
+            table.add_row(*cells, named(predicted.binds) if predicted.round_ns else "nothing")
+        table.caption = "\n".join([*self._changes(), *self.notes])
+        table.caption_justify = "left"
         return table
+
+    def _changes(self) -> list[str]:
+        methods: dict[str, list[str]] = {}
+        for name, change in self.advice.items():
+            methods.setdefault(change, []).append(name)
+        return [f"{', '.join(names)}: {change}." for change, names in methods.items()]
 
 
 def plan(
