@@ -32,7 +32,7 @@ ELSEWHERE = {
     "ledger": "tests/e2e/test_guide.py",
     "reproduce": "tests/sim/test_reproduce.py",
 }
-RUN = ("simulate", "compare", "sweep", "inspect", "privacy", "export", "jobs", "methods")
+RUN = ("simulate", "compare", "sweep", "inspect", "privacy", "export", "jobs", "methods", "plan")
 RUN += ("keys", "--version", "--help")
 QUICK = ("--set", "train.rounds=2", "--quiet")
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))

@@ -22,6 +22,7 @@ FOLLOWED = [
     *("celu", "pasta", "vafl", "vafl:local=repeat:3", "pasta:b_max=1", "pasta:decay=false"),
     *("pasta:b_max=8:s_max=8", "celu:w=2:r=9", "celu:window=pipelined:3", "vafl:local=workset:3:3"),
     "pasta:version=recompute",
+    "vafl:start=upload",
 ]
 OWN = [{"name": "tests.planned:full", "most": most, "eager": eager, "updates": updates}
        for most, eager, updates in ((2, False, 2), (5, True, 1), (20, False, 1))]  # fmt: skip

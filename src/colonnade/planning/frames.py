@@ -59,8 +59,8 @@ def frames(method: Method, workload: Workload) -> dict[str, PartyFrames]:
     >>> from colonnade.methods import build
     >>> widths = {"clinic": 16, "lab": 16, "insurer": 16}
     >>> work = Workload.of(load("digits"), rows=1000, widths=widths)
-    >>> frames(build({"name": "fedsgd"}), work)["lab"].full.up
-    4160.0
+    >>> frames(build({"name": "fedsgd"}), work)["lab"].full
+    Frames(up=4144.0, down=4144.0, status=0.0)
     """
     # What else a method has is the same for all frames, and would only keep the cache from finding
     # them.

@@ -12,7 +12,7 @@ from math import inf
 import numpy as np
 
 from colonnade.methods.method import Method
-from colonnade.planning.stages import PassiveStage
+from colonnade.planning.stages import PassiveStage, Upload
 from colonnade.planning.workload import Workload
 from colonnade.policies.view import Exchange, Role, View
 
@@ -85,6 +85,12 @@ class Follower(Counted):
         """Those not used yet: when each comes, and its signal."""
         self._ending = False
         self._up_free_ns = self._down_free_ns = 0.0
+
+    def upload(self, upload: Upload) -> float:
+        """Send the embeddings of all rows; when the last of them arrives."""
+        self.free_ns += upload.batches * upload.forward_ns
+        self._up_free_ns = upload.through_ns
+        return self._up_free_ns + self.stage.delay_ns
 
     def answer(self, left_ns: float, signal: int) -> None:
         """A reply leaves the active party."""

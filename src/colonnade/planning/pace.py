@@ -45,7 +45,7 @@ def lockstep(stages: Stages, workload: Workload) -> Pace:
     >>> from colonnade.planning.stages import stages_of
     >>> work = Workload.of(load("digits"), 1024, {"clinic": 16, "lab": 16, "insurer": 16})
     >>> lockstep(stages_of(build({"name": "fedsgd"}), work), work).first_ns / 1e6
-    110.3328
+    110.33152
     """
     active, rounds, size = stages.active, workload.rounds, workload.per_epoch
     jitters = [(each.jitter_ns,) for each in stages.passives]

@@ -39,6 +39,9 @@ class Recurrence:
         self.own.free_ns = float(stages.rehearsal_ns.get(stages.active.name, 0))
         for each in self.passives:
             each.free_ns = float(stages.rehearsal_ns.get(each.stage.name, 0))
+            if (upload := stages.uploads.get(each.stage.name)) is not None:
+                arrived_ns = each.upload(upload)
+                self.own.free_ns = max(self.own.free_ns, arrived_ns)
         self.per_round = len(self.passives) if self.alone else 1
         self.starts: list[float] = []
         """When each aggregation began."""

@@ -102,6 +102,20 @@ class ActiveStage(NamedTuple):
         return self.begin_ns + self.free_after_ns
 
 
+class Upload(NamedTuple):
+    """The embeddings of all rows, a batch at a time."""
+
+    batches: int
+    forward_ns: int
+    wire_ns: float
+
+    @property
+    def through_ns(self) -> float:
+        """Until the last of them has left."""
+        longer = max(self.forward_ns, self.wire_ns)
+        return self.forward_ns + self.wire_ns + (self.batches - 1) * longer
+
+
 class Stages(NamedTuple):
     """A round of a method, stage by stage."""
 
@@ -109,6 +123,8 @@ class Stages(NamedTuple):
     passives: tuple[PassiveStage, ...]
     rehearsal_ns: dict[str, int]
     """By party, what it does before the first round to learn how fast it is."""
+    uploads: dict[str, Upload] = {}  # noqa: RUF012 - nobody changes it
+    """By passive party, how it sends the embeddings of all rows before the first round."""
 
     def loop_ns(self, place: int) -> float:
         """From an embedding's forward pass to the end of its fresh update: once around."""
@@ -159,7 +175,8 @@ def stages_of(method: Method, workload: Workload) -> Stages:
         )
     active = _active(method, workload, agreed, timings)
     rehearsal = _rehearsal(workload) if method.rehearses else {}
-    return Stages(active, tuple(passives), rehearsal)
+    uploads = _uploads(workload) if method.quorum.uploads else {}
+    return Stages(active, tuple(passives), rehearsal, uploads)
 
 
 def _active(
@@ -245,6 +262,18 @@ def _rehearsal(workload: Workload) -> dict[str, int]:
     active, own = workload.active, _timings(workload)
     only_top = {active.name: active.speeds.top_ns}
     return only_top | {name: timing.update_ns for name, timing in own.items()}
+
+
+def _uploads(workload: Workload) -> dict[str, Upload]:
+    sizes, batches = frames(Method(), workload), -(-workload.rows // workload.batch_size)
+    return {
+        each.name: Upload(
+            batches,
+            each.speeds.forward_ns,
+            wire_ns(sizes[each.name].full.up, each.line.up_bits),
+        )
+        for each in workload.passives
+    }
 
 
 def _crossing(size: Frames, member: Member, workload: Workload) -> Crossing:
