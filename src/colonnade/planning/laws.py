@@ -9,7 +9,6 @@ an embedding's forward pass to the end of its fresh update. With a window of 1 t
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 
 from colonnade.compress import Compress
@@ -61,8 +60,3 @@ def effective_window(policy: WindowPolicy, workload: Workload) -> int:
     if isinstance(policy, Pipelined):
         return min(policy.most, window_to_fill(workload))
     return max(1, policy.most)
-
-
-def compressed(method: Method, **roles: object) -> Method:
-    """A method whose tensors are written in another way."""
-    return replace(method, compress=replace(method.compress, **roles))  # type: ignore[arg-type]
