@@ -85,8 +85,8 @@ def time_of(method: Method, workload: Workload) -> Prediction:
     stages = stages_of(method, workload)
     exact = in_step(method)
     pace = lockstep(stages, workload) if exact else recurrent(stages, method, workload)
-    needed = _usage(stages, pace)
-    binds, why = _binding(stages, pace, needed)
+    needed = _usage(stages, pace, workload.per_epoch)
+    binds, why = _binding(stages, pace, needed, method.quorum.in_step)
     size, sizes = workload.per_epoch, frames(method, workload)
     up, down = {}, {}
     for name, (full, last) in sizes.items():
@@ -123,7 +123,7 @@ def in_step(method: Method) -> bool:
     return method.window.most == 1 and method.quorum.in_step and not filling
 
 
-def _usage(stages: Stages, pace: Pace) -> tuple[Usage, ...]:
+def _usage(stages: Stages, pace: Pace, size: int) -> tuple[Usage, ...]:
     """Every resource's share, of what has to be done in a round."""
     round_ns = pace.round_ns
     if not round_ns:
@@ -132,13 +132,21 @@ def _usage(stages: Stages, pace: Pace) -> tuple[Usage, ...]:
     found = [Usage("compute", stages.active.name, stages.active.busy_ns * turns / round_ns)]
     for each in stages.passives:
         share, name = pace.turns[each.name] / round_ns, each.name
+        # The last batch of an epoch may be much smaller than the others.
+        up_ns, down_ns = (
+            ((size - 1) * full + last) / size
+            for full, last in zip(each.full, each.last, strict=True)
+        )
         found += [
             Usage("compute", name, each.busy_ns * share),
-            Usage("up", name, each.full.up_ns * share),
-            Usage("down", name, each.full.down_ns * share),
+            Usage("up", name, up_ns * share),
+            Usage("down", name, down_ns * share),
             Usage("latency", name, 2 * each.delay_ns * share / max(pace.windows[name], 1)),
         ]
-    return tuple(found)
+    if len(set(pace.turns.values())) == 1:
+        return tuple(found)
+    # Of a party that has few turns among those followed, how many it has is not known well.
+    return tuple(use._replace(share=min(use.share, 1.0)) for use in found)
 
 
 def _busiest(stages: Stages, pace: Pace, needed: tuple[Usage, ...]) -> Usage:
@@ -151,16 +159,20 @@ def _busiest(stages: Stages, pace: Pace, needed: tuple[Usage, ...]) -> Usage:
         for use in needed
         if use.kind == "compute"
     ]
-    return max(found, key=_share, default=Usage("compute", stages.active.name, 0.0))
+    most = max(found, key=_share, default=Usage("compute", stages.active.name, 0.0))
+    return most._replace(share=min(most.share, 1.0))
 
 
-def _binding(stages: Stages, pace: Pace, needed: tuple[Usage, ...]) -> tuple[Usage, str]:
+def _binding(
+    stages: Stages, pace: Pace, needed: tuple[Usage, ...], in_step: bool
+) -> tuple[Usage, str]:
     """What the time of a round is due to: a resource that is full or, where none is, the longest
-    part of the way around."""
+    part of the way around. Where nobody waits for others, only the active party can hold up all."""
     if not needed:
         nothing = Usage("compute", stages.active.name, 0.0)
         return nothing, "nothing takes any time: the job says nothing of links and costs"
-    full = max((use for use in needed if use.kind != "latency"), key=_share)
+    stage = [use for use in needed if use.kind != "latency"]
+    full = max(stage if in_step else stage[:1], key=_share)
     if full.share >= FULL:
         return full, f"{named(full)} is in use {full.share:.0%} of the time"
     place, around_ns = _way(stages, pace)
