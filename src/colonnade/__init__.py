@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from colonnade.run.compare import Comparison as Comparison
     from colonnade.run.compare import compare as compare
     from colonnade.run.launch import launch as launch
+    from colonnade.run.plan import Plan as Plan
+    from colonnade.run.plan import plan as plan
     from colonnade.run.race import race as race
     from colonnade.run.simulate import simulate as simulate
     from colonnade.run.standings import Race as Race
@@ -75,6 +77,7 @@ _NAMES = {
     "run.clock": ("reclock", "simulate_clock"),
     "run.compare": ("Comparison", "compare"),
     "run.launch": ("launch",),
+    "run.plan": ("Plan", "plan"),
     "run.race": ("race",),
     "run.simulate": ("simulate",),
     "run.standings": ("Race",),

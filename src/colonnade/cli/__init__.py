@@ -27,6 +27,7 @@ from colonnade.cli.launch import launch
 from colonnade.cli.ledger import ledger
 from colonnade.cli.listing import jobs, methods
 from colonnade.cli.look import look
+from colonnade.cli.plan import plan
 from colonnade.cli.predict import predict
 from colonnade.cli.privacy import privacy
 from colonnade.cli.race import race
@@ -49,7 +50,7 @@ app = typer.Typer(
     "rows.\n\nBegin with [bold]colonnade demo[/bold].",
 )
 COMMANDS = (
-    *(demo, look, simulate, compare, sweep, race, launch, align, join, stop, predict, serve),
+    *(demo, look, plan, simulate, compare, sweep, race, launch, align, join, stop, predict, serve),
     *(inspect, privacy, export, ledger, methods, jobs, reproduce),
 )
 for _command in COMMANDS:
