@@ -15,7 +15,7 @@ from colonnade.compress import Compress
 from colonnade.methods.method import Method
 from colonnade.planning.stages import Stages, stages_of
 from colonnade.planning.workload import Workload
-from colonnade.policies.window import Lockstep, Pipelined, WindowPolicy
+from colonnade.policies.window import BandwidthDelay, Lockstep, Pipelined, WindowPolicy
 
 
 def round_ns(stages: Stages, window: int) -> float:
@@ -57,6 +57,6 @@ def effective_window(policy: WindowPolicy, workload: Workload) -> int:
     """
     if isinstance(policy, Lockstep):
         return 1
-    if isinstance(policy, Pipelined):
+    if isinstance(policy, Pipelined | BandwidthDelay):
         return min(policy.most, window_to_fill(workload))
     return max(1, policy.most)

@@ -83,6 +83,8 @@ class Follower(Counted):
         self._held = 0
         self._replies: deque[tuple[float, int]] = deque()
         """Those not used yet: when each comes, and its signal."""
+        self._updates_then: deque[int] = deque()
+        """Updates done when each exchange in flight was sent."""
         self._ending = False
         self._up_free_ns = self._down_free_ns = 0.0
 
@@ -159,13 +161,15 @@ class Follower(Counted):
             self._send()
         self._replies.popleft()
         view.replies -= 1
-        self.free_ns += self.stage.use_ns
+        stale = view.updates > self._updates_then.popleft()
+        self.free_ns += self.stage.use_ns + (self.stage.again_ns if stale else 0)
         self._held = self.stage.held
         self.fresh()
 
     def _send(self) -> None:
         view, stage = self.view, self.stage
         crossing = stage.last if self._is_last(len(self.arrivals)) else stage.full
+        self._updates_then.append(view.updates)
         self.free_ns += stage.send_ns
         self._up_free_ns = max(self._up_free_ns, self.free_ns) + crossing.up_ns
         self.arrivals.append(self._up_free_ns + stage.delay_ns)

@@ -17,7 +17,7 @@ from colonnade.planning.stages import Stages
 from colonnade.planning.workload import Workload
 from colonnade.policies.local import WhileWaiting
 from colonnade.policies.view import Role
-from colonnade.policies.window import Pipelined
+from colonnade.policies.window import BandwidthDelay, Pipelined
 
 FOLLOWED = 96
 """Rounds that are followed at most; the rest go at the pace of the later half of them."""
@@ -81,15 +81,19 @@ class Recurrence:
         ready_ns = max(each.arrivals[each.answered] for each in self.passives)
         seen_ns, begin_ns = self._wait(ready_ns, ahead=True)
         if self.window.most > 1:
-            self._signal(seen_ns, idles=seen_ns < ready_ns)
+            self._signal(seen_ns, begin_ns, idles=seen_ns < ready_ns)
         self._aggregate(begin_ns, self.passives)
 
-    def _signal(self, seen_ns: float, idles: bool) -> None:
+    def _signal(self, seen_ns: float, begin_ns: float, idles: bool) -> None:
         """Let the window judge who is late and who is ahead, by what the active party sees."""
         view = self.own.view
+        view.now_ns = int(begin_ns)
         for each in self.passives:
             each.advance(seen_ns)
             view.arrived[each.stage.name] = view.round + each.arrived(seen_ns)
+            if self.window.times_arrivals:
+                arrived_ns = each.arrivals[each.answered]
+                view.came_ns[each.stage.name, view.round] = int(min(arrived_ns, begin_ns))
         if idles:
             self.window.on_first_idle(view)
         self.window.at_aggregate(view)
@@ -147,7 +151,7 @@ def recurrent(stages: Stages, method: Method, workload: Workload) -> Pace:
     least = size if size <= FOLLOWED // 4 else 1
     for rounds in _stretches(method, workload):
         before = {name: each.view.local for name, each in parties.items()}
-        followed, round_ns = played.follow(min(rounds, max(FOLLOWED, 3 * least)), least)
+        followed, round_ns = played.follow(min(rounds, max(_followed(method), 3 * least)), least)
         for name, each in parties.items():
             filled[name] += (each.view.local - before[name]) / followed * rounds / workload.rounds
         played.skip(rounds - followed)
@@ -164,10 +168,16 @@ def recurrent(stages: Stages, method: Method, workload: Workload) -> Pace:
     )
 
 
+def _followed(method: Method) -> int:
+    """A window that finds out what fills the pipe takes some of its own to do so."""
+    measures = isinstance(method.window, BandwidthDelay)
+    return FOLLOWED + 12 * method.window.most if measures else FOLLOWED
+
+
 def _window(party: Follower) -> int:
     """How many exchanges are in flight in the end: a window that is steered says so."""
-    view = party.view
-    return view.window.size if isinstance(party.method.window, Pipelined) else view.in_flight_max
+    view, steered = party.view, isinstance(party.method.window, Pipelined | BandwidthDelay)
+    return view.window.size if steered else view.in_flight_max
 
 
 def _stretches(method: Method, workload: Workload) -> Iterator[int]:

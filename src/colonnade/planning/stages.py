@@ -36,6 +36,8 @@ class PassiveStage(NamedTuple):
     name: str
     use_ns: int
     """From a reply at hand to the end of the fresh update."""
+    again_ns: int
+    """A forward pass more, for a reply that updates of its own have made stale."""
     held: int
     """Local updates before the next batch is sent."""
     update_ns: int
@@ -53,7 +55,7 @@ class PassiveStage(NamedTuple):
     @property
     def busy_ns(self) -> int:
         """What the party has to compute in a round."""
-        return self.use_ns + self.held * self.update_ns + self.send_ns
+        return self.use_ns + self.again_ns + self.held * self.update_ns + self.send_ns
 
 
 class ActiveStage(NamedTuple):
@@ -155,13 +157,14 @@ def stages_of(method: Method, workload: Workload) -> Stages:
     passives = []
     for each in workload.passives:
         speeds = each.speeds
-        recompute = speeds.forward_ns if method.version.recomputes() else 0
-        use_ns = recompute + speeds.codec_ns + speeds.backward_ns
+        again = method.version.recomputes() or method.weight.weighs_fresh
+        use_ns = speeds.codec_ns + speeds.backward_ns
         update_ns = speeds.forward_ns + speeds.backward_ns
         passives.append(
             PassiveStage(
                 name=each.name,
                 use_ns=use_ns,
+                again_ns=speeds.forward_ns if again else 0,
                 held=_held(
                     method.local, Role.PASSIVE, each.name, use_ns, update_ns, agreed, timings
                 ),
