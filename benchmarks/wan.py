@@ -169,6 +169,7 @@ def _per_round(times: Sequence[float], warm: int) -> float:
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=0, help="of --speedup")
     for part in ("line", "overlap", "speedup"):
         parser.add_argument(f"--{part}", action="store_true")
     parser.add_argument("--smoke", action="store_true", help="once, a few rounds, not judged")
@@ -183,7 +184,7 @@ def main(words: Sequence[str] | None = None) -> None:
         raise SystemExit(f"no WAN can be made here: {reason}")
     console = Console(width=max(Console().width, 110))
     if asked.speedup:
-        speedup(asked.out, asked.methods, console)
+        speedup(asked.out, asked.methods, asked.seed, console)
     both = not (asked.line or asked.overlap or asked.speedup)
     if both or asked.line:
         with _line(asked.mtu) as line:
