@@ -6,7 +6,7 @@ steps late and with noise:
     m ← β m + (1 − β) (λ x_{t−s} + σ ξ)        x ← x − η m
 
 The argument would be refuted if the largest stable rate did not fall as 1/s, if momentum did not
-make that worse, or if the loss of averaged iterates grew with s at the rate that `rate=stale` gives.
+make that worse, or if the loss of averaged iterates grew with s at the rate of `rate=stale`.
 """
 
 from __future__ import annotations

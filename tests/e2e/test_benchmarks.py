@@ -67,6 +67,11 @@ def test_the_comparison_of_defaults_runs(monkeypatch, capsys):
     assert float(first) > 0.5 and float(second) > 0.5, "a trial that fails counts as 0"
 
 
+def test_the_study_of_stale_gradients_runs(monkeypatch, capsys):
+    start(monkeypatch, "benchmarks.staleness", "--smoke")
+    assert "0.44" in capsys.readouterr().out, "2 sin(π/14)"
+
+
 def test_the_comparison_of_settings_for_few_customers_runs(monkeypatch, capsys):
     monkeypatch.setitem(BOOSTING, "max_iter", 20)
     start(monkeypatch, "benchmarks.overlap", "--smoke")

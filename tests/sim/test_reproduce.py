@@ -19,6 +19,7 @@ from colonnade import (
 )
 from colonnade.data.speeds import costs_under, cpu_loads
 from colonnade.reproduce import cvfl_bytes, lift, protections
+from colonnade.reproduce.fullpipe_latency import Curve, tabulated
 from colonnade.run.baselines import BOOSTING, Score
 from tests.small import small
 
@@ -184,3 +185,29 @@ def test_fedbcd_he_in_its_quick_form_and_only_once(tmp_path):
     said.clear()
     again = reproduce.known()["fedbcd-he"](tmp_path, None, True, said.append)
     assert again.rows == made.rows and not any("encrypted" in text for text in said)
+
+
+@pytest.mark.slow
+def test_fullpipe_latency_in_its_quick_form(tmp_path):
+    made = reproduce.known()["fullpipe-latency"](tmp_path, None, True, heard([]))
+    by_cell = {(row[0], row[1]): row for row in made.rows}
+    assert len(by_cell) == 6
+    assert by_cell["FedSGD", "1000"][5] == by_cell["FedSGD", "5"][5] == "1.0×"
+    long, short = (float(by_cell["FedSGD", each][3].replace(",", "")) for each in ("1000", "5"))
+    assert long / short == pytest.approx(2040 / 50, rel=0.1), "one training, clocked twice"
+    assert (tmp_path / "table" / "comparison.json").is_file()
+
+
+def test_a_target_counts_when_it_is_held_and_differences_are_paired():
+    def curves(*tests, late=0):
+        values = [0.1, 0.9, 0.2, *[0.1] * late, 0.9, 0.9, 0.9, 0.9, 0.9]
+        units = [10.0 * place for place in range(len(values))]
+        return {seed: Curve(units, values, test) for seed, test in enumerate(tests)}
+
+    table = {("FedSGD", 5): curves(0.7, 0.8, late=3), ("fullpipe", 5): curves(0.71, 0.8)}
+    made = tabulated(table, dict.fromkeys(table, 0.1), {"without": curves(None, 0.7)})
+    fedsgd, ours, without = made.rows
+    assert fedsgd[3:6] == ["60", "2/2", "1.0×"]
+    assert ours[3:6] == ["30", "2/2", "2.0×"]
+    assert ours[-1] == "+0.50 ± 6.36", "1 and 0 points, and 12.71 for two seeds"
+    assert without[-2:] == ["0.7000", "-10.00"]
