@@ -172,3 +172,14 @@ def test_memory_bounds_what_is_in_flight():
 def test_what_makes_no_sense_is_refused_with_the_cure(table, words):
     with pytest.raises(RequestError, match=words):
         build({"name": "fedsgd", **table})
+
+
+@pytest.mark.parametrize(("signal", "window"), [(-5, 1), (0, 1), (3, 3), (8, 8), (2**63, 8)])
+def test_a_party_holds_the_window_that_it_is_told_to_its_own_bounds(signal, window):
+    policy = build({"name": "fedsgd", "window": "bandwidth_delay:8:1"}).window
+    view = View(Role.PASSIVE, rounds=100, per_epoch=100, parties=2)
+    policy.on_signal(view, signal)
+    assert view.window.size == window
+    view.room = 2
+    policy.on_signal(view, signal)
+    assert view.window.size == min(window, 2)

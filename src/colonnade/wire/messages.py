@@ -202,7 +202,7 @@ class Gradient(TensorMessage, frozen=True):
     tensor: Packed
     """The shape of that embedding."""
     signal: int = 0
-    """Asks the passive party for one more (1) or one fewer (-1) exchange in flight."""
+    """Of the window policy: one more (1) or one fewer (-1) exchange in flight, or how many."""
 
 
 class Snapshot(Message, frozen=True):
