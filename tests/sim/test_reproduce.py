@@ -111,7 +111,7 @@ def test_fullpipe_tables_in_its_quick_form_and_only_once(tmp_path):
     made = reproduce.known()["fullpipe-tables"](tmp_path, None, True, heard(said))
     assert [row[:2] for row in made.rows] == [
         ["breast-cancer", "fedsgd"],
-        ["breast-cancer", "fullpipe"],
+        ["breast-cancer", "fullpipe:most=16:share=0.2"],
     ]
     assert all(len(row) == len(made.columns) for row in made.rows)
     raced = made.to_dict()["races"]["breast-cancer"]
