@@ -81,7 +81,7 @@ def own_functions(module: ModuleType) -> dict[str, Callable[..., Any]]:
 
     >>> import colonnade.policies.window
     >>> sorted(own_functions(colonnade.policies.window))
-    ['lockstep', 'pipelined']
+    ['bandwidth_delay', 'fixed', 'lockstep', 'pipelined']
     """
     if hasattr(module, "__path__"):
         names = [f"{module.__name__}.{each.name}" for each in iter_modules(module.__path__)]

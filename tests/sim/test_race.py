@@ -107,6 +107,13 @@ def test_a_run_that_diverges_is_a_miss_and_the_rest_goes_on(tmp_path):
     assert result.rows()[0]["rate"] == "0.1"
 
 
+def test_a_method_that_averages_by_itself_has_its_own_average_in_the_table(tmp_path):
+    job = with_sets(SHORT, "train.rounds=2")
+    result, _, _ = go(tmp_path, ["fullpipe:most=2"], job, rates=[0.1], target=0.05)
+    assert [row["average"] for row in result.rows()] == ["none", "ema(decay=0.999)"]
+    assert "| ema(decay=0.999) |" in result.markdown()
+
+
 def test_what_is_learnt_in_a_short_rung_is_the_beginning_of_the_whole_run():
     """Its time too, but for what is in flight when a pipeline runs dry."""
     for method in ("fedsgd", "fedbcd:updates=2", "celu", "pasta", "efvfl"):

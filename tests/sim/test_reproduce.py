@@ -18,7 +18,7 @@ from colonnade import (
     simulate,
 )
 from colonnade.data.speeds import costs_under, cpu_loads
-from colonnade.reproduce import cvfl_bytes, lift, protections
+from colonnade.reproduce import cvfl_bytes, fullpipe_tables, lift, protections
 from colonnade.reproduce.fullpipe_latency import Curve, tabulated
 from colonnade.run.baselines import BOOSTING, Score
 from tests.small import small
@@ -104,6 +104,28 @@ def test_lift_keeps_figures_under_names_that_tell_all_trainings_apart(monkeypatc
     assert len(names) == len(cells) == 220
     monkeypatch.setitem(BOOSTING, "max_iter", 20)
     assert {cell.file for cell in cells if "boosting" in cell.way}.isdisjoint(names)
+
+
+def test_fullpipe_tables_in_its_quick_form_and_only_once(tmp_path):
+    """The target is FedSGD's best less the margin, and a second call trains nothing."""
+    said: list[str] = []
+    made = reproduce.known()["fullpipe-tables"](tmp_path, None, True, heard(said))
+    assert [row[:2] for row in made.rows] == [
+        ["breast-cancer", "fedsgd"],
+        ["breast-cancer", "fullpipe:most=16:share=0.2"],
+    ]
+    assert all(len(row) == len(made.columns) for row in made.rows)
+    raced = made.to_dict()["races"]["breast-cancer"]
+    best = -raced["tried"]["fedsgd"][0]["rank"][-1]
+    assert raced["target"] == pytest.approx(best - fullpipe_tables.MARGIN)
+    first, ours = raced["methods"]
+    assert first["reached"] == ours["reached"] == 1 and ours["speed_up"] > 1
+    assert made.title in shown(made.table())
+    said.clear()
+    again = reproduce.known()["fullpipe-tables"](tmp_path, None, True, heard(said))
+    assert again.to_dict() == made.to_dict()
+    trained = [text for text in said if "to do" not in text and "target" not in text]
+    assert not trained and len(said) == 4
 
 
 def test_the_papers_formula_for_c_vfls_bytes():

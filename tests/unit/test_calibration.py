@@ -64,8 +64,9 @@ def test_probabilities_are_shares_in_the_order_of_the_scores(rows):
         (np.array([[1.0], [2.0]]), np.array([1, 1])),
         (np.array([[np.nan], [2.0]]), np.array([0, 1])),
         (np.array([[2.0], [-2.0]] * 20), np.array([0, 1] * 20)),
+        (np.full((2**17, 1), 2.0), np.array([0, 0, 0, 1] * 2**15)),
     ],
-    ids=["no rows", "one class", "not finite", "the wrong way round"],
+    ids=["no rows", "one class", "not finite", "the wrong way round", "all the same"],
 )
 def test_what_cannot_be_fitted_is_left_as_it_is(scores, labels):
     assert fit(scores, labels, "validation") == Calibration()

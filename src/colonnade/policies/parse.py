@@ -18,7 +18,7 @@ def constructors(axis: str) -> dict[str, Callable[..., Any]]:
     """The constructors of an axis, by name.
 
     >>> sorted(constructors("window"))
-    ['lockstep', 'pipelined']
+    ['bandwidth_delay', 'fixed', 'lockstep', 'pipelined']
     """
     return own_functions(importlib.import_module(f"colonnade.policies.{axis}"))
 

@@ -67,7 +67,8 @@ def observe(view: View, most: int) -> None:
         # The windows are said with the replies of this round; until then the old ones were full.
         largest = max(path.windows.values())
         path.since = view.round + max(largest, full)
-        rounds = largest if path.phase == "start" else max(largest, ROUNDS_LEAST)
+        # Whole windows: what is sent at once comes back at once, so that a part of one misleads.
+        rounds = largest * (1 if path.phase == "start" else -(-ROUNDS_LEAST // largest))
         path.until = path.since + rounds
 
 

@@ -77,7 +77,10 @@ def _sigmoid_fit(scores: Floats, labels: NDArray[Any]) -> tuple[float, float] | 
         p = _sigmoid(at @ columns)
         gradient = columns @ (p - wanted)
         curvature = (columns * (p * (1 - p))) @ columns.T + 1e-12 * np.eye(2)
-        step = np.linalg.solve(curvature, gradient)
+        try:
+            step = np.linalg.solve(curvature, gradient)
+        except np.linalg.LinAlgError:
+            return None  # All scores are the same, as of a run that a high rate has saturated.
         size = 1.0
         while size > 1e-9 and not loss(at - size * step) < best:
             size /= 2

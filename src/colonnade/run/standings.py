@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade import methods as known_methods
 from colonnade.job.records import Job
 from colonnade.record.metrics import METRICS
 from colonnade.record.private import write_whole
 from colonnade.record.race_table import race_markdown, race_table
 from colonnade.record.table import plain, spread
-from colonnade.run.entrants import BASELINE
+from colonnade.run.entrants import BASELINE, Setting
 from colonnade.run.ladder import Ladder
 from colonnade.run.points import Measured, Outcome
 from colonnade.run.tuning import Judge, Tuned
@@ -157,7 +158,7 @@ def _row(
         "composed": chosen.method,
         "rate": race.ladder.text(race.job, chosen.rate),
         "options": chosen.option_text,
-        "average": chosen.average or str(chosen.table["average"]),
+        "average": chosen.average or _own_average(chosen),
         "at_edge": race.tuned[label].ends,
         "settings": len(race.tuned[label].tried),
         "runs": len(own),
@@ -188,6 +189,12 @@ def _row(
         for each in own
     }
     return dict(plain(row))
+
+
+def _own_average(chosen: Setting) -> str:
+    """What the job says is averaged, or else the method itself."""
+    given = chosen.table.get("average")
+    return str(given or known_methods.build(chosen.method).composition()["average"])
 
 
 def _ratio(pairs: list[tuple[float, float]]) -> float | None:
