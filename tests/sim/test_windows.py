@@ -183,3 +183,13 @@ def test_a_party_holds_the_window_that_it_is_told_to_its_own_bounds(signal, wind
     view.room = 2
     policy.on_signal(view, signal)
     assert view.window.size == min(window, 2)
+
+
+def test_a_window_at_its_bound_is_kept_though_batches_come_in_bursts():
+    """What is sent at once comes back at once: a part of a window looks faster than it is."""
+    links = dict.fromkeys(("lab", "insurer"), Link(latency="100ms"))
+    costs = Costs(forward="1ms", backward="2ms", aggregate="1ms")
+    bounded, fixed = (
+        clocked(f"{w}", links, costs, 1000) for w in ("bandwidth_delay:8:1", "fixed:8")
+    )
+    assert bounded.time_s <= 1.12 * fixed.time_s

@@ -30,6 +30,8 @@ ROUNDING = 0.05
 """A share of an exchange that is not worth another one in flight."""
 ROUNDS_LEAST = 8
 """Rounds of a measurement, but for the first ones, which end as soon as they can."""
+WINDOWS_MOST = 4
+"""Of the largest window, how many are measured at the most."""
 TOO_EARLY, EARLY = 1.5, 0.25
 """By how many rounds an embedding may come before it is needed, and by how many it should."""
 
@@ -67,9 +69,18 @@ def observe(view: View, most: int) -> None:
         # The windows are said with the replies of this round; until then the old ones were full.
         largest = max(path.windows.values())
         path.since = view.round + max(largest, full)
-        # Whole windows: what is sent at once comes back at once, so that a part of one misleads.
-        rounds = largest * (1 if path.phase == "start" else -(-ROUNDS_LEAST // largest))
+        rounds = largest if path.phase == "start" else _rounds(path.windows)
         path.until = path.since + rounds
+
+
+def _rounds(windows: dict[str, int]) -> int:
+    """How many rounds to measure. What is sent at once comes back at once, so that a part of a
+    window misleads: whole windows of everybody where that is not too long, else of the smallest."""
+    smallest, longest = min(windows.values()), WINDOWS_MOST * max(windows.values())
+    common = math.lcm(*windows.values())
+    if common <= longest:
+        return common * -(-ROUNDS_LEAST // common)
+    return smallest * -(-longest // smallest)
 
 
 def _judge(view: View, rate: float, most: int) -> None:
