@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from statistics import fmean
 
@@ -193,3 +194,17 @@ def test_a_window_at_its_bound_is_kept_though_batches_come_in_bursts():
         clocked(f"{w}", links, costs, 1000) for w in ("bandwidth_delay:8:1", "fixed:8")
     )
     assert bounded.time_s <= 1.12 * fixed.time_s
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_noise_does_not_make_it_grow(seed):
+    """Rounds whose lengths vary by a quarter, as when parties share cores; the first are slow."""
+    draw, rate = random.Random(seed), pipe(0.26, 0.05)
+
+    def noisy(round, window):
+        slow = 5 if round < 2 else 1
+        return rate(window) * math.exp(draw.gauss(0, 0.25)) / slow
+
+    windows = path_with(noisy, 1500, most=16)
+    assert 3 <= fmean(windows[300:]) <= 8, "5.2 fill the pipe"
+    assert sorted(windows[300:])[int(0.95 * 1200)] <= 11

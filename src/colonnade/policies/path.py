@@ -2,14 +2,16 @@
 
 The active party knows how fast rounds follow each other. It begins with windows of 1 and doubles
 them as long as rounds become faster (*start*). When that does not pay any more the pipe is full:
-rounds come at the rate x of the slowest stage, whichever that is. With one in flight they came at
-x_1, the rate of the longest way there and back; so x/x_1 exchanges are just enough for that, and
-fewer for a party whose embeddings waited for others even then. From then on (*cruise*) it tries
-now and then larger windows for all (*up*), or a smaller one for one party (*down*), and keeps what
-the rate speaks for. A party whose embeddings always wait for others gets a smaller window at once.
-When rounds become slower by themselves it tries half of all windows (*drain*): if rounds are no
-slower with that, the slowest stage has become slower, and the rest was a queue; if they are, the
-way has become longer, and more may fit.
+rounds come at the rate x of the slowest stage, whichever that is. With one in flight a round took
+R, the longest way there and back; so R·x exchanges are just enough for that, and fewer for a party
+whose embeddings waited for others even then. From then on (*cruise*) it tries now and then larger
+windows for all (*up*), or a smaller one for one party (*down*), and keeps what the rate speaks for.
+A party whose embeddings always wait for others gets a smaller window at once. When rounds become
+slower by themselves it tries half of all windows (*drain*): if rounds are no slower with that, the
+slowest stage has become slower, and the rest was a queue; if they are, the way has become longer.
+
+Machines are noisy, and the first rounds slow. So R is the shortest of the first rounds, a trial is
+held against the rates of several measurements before it, and one slow measurement is none.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ CALM_TRIPS = 6
 """Measurements between two trials."""
 SLOWER = 0.8
 """Rounds that come at so much of their rate are a sign of another path."""
+SLOWER_TRIPS = 2
+"""How many measurements on end must be so."""
+RECENT = 0.3
+"""How much of the rate that others are held against is of the last measurement."""
 ROUNDING = 0.05
 """A share of an exchange that is not worth another one in flight."""
 ROUNDS_LEAST = 8
@@ -48,13 +54,17 @@ def observe(view: View, most: int) -> None:
     ...     view.now_ns += max(10 // view.path.windows.get("telco", 1), 2) * 10**6
     ...     observe(view, most=16)
     ...     windows.append(view.path.windows["telco"])
-    >>> windows[0], windows[3], max(windows), windows[-1], view.path.phase
+    >>> windows[0], windows[5], max(windows), windows[-1], view.path.phase
     (1, 2, 8, 5, 'cruise')
     """
     path = view.path
     if not path.windows:
         path.windows = dict.fromkeys(view.arrived, 1)
         path.before = dict(path.windows)
+    elif path.since == 0:
+        taken_ns = max(view.now_ns - path.round_ns, 1)
+        path.way_ns = min(taken_ns, path.way_ns or taken_ns)
+    path.round_ns = view.now_ns
     for peer in view.arrived:
         waited_ns = view.now_ns - view.came_ns.pop((peer, view.round), view.now_ns)
         path.waited_least[peer] = min(waited_ns, path.waited_least.get(peer, waited_ns))
@@ -64,6 +74,9 @@ def observe(view: View, most: int) -> None:
         path.waited_least, path.waited_most = {}, {}
     elif view.round >= path.until:
         rate = (view.round - path.since) / max(view.now_ns - path.began_ns, 1)
+        if path.since == 0:
+            rate = 1 / path.way_ns
+            path.ways = {peer: 1 - waited * rate for peer, waited in path.waited_least.items()}
         full = max(path.windows.values())
         _judge(view, rate, most)
         # The windows are said with the replies of this round; until then the old ones were full.
@@ -91,14 +104,9 @@ def _judge(view: View, rate: float, most: int) -> None:
     changes = [now / path.before[peer] - 1 for peer, now in path.windows.items()]
     change = max(changes, key=abs)
     kept = rate >= path.rate * (1 + change * (GROWTH if change > 0 else SHRINK))
-    if not path.first:
-        path.first = rate
-        path.ways = {peer: 1 - waited * rate for peer, waited in path.waited_least.items()}
     if kept:
         path.rate = rate
         _try(view, "cruise" if path.phase == "drain" else path.phase, path.windows, most)
-    elif path.phase == "drain":
-        _try(view, "up", path.before, most)
     else:
         _cruise(view, rate)
 
@@ -106,11 +114,15 @@ def _judge(view: View, rate: float, most: int) -> None:
 def _go_on(view: View, rate: float, most: int) -> None:
     path = view.path
     path.trips += 1
-    slower = rate < SLOWER * path.rate
-    path.rate = rate
-    if slower:
+    path.slower = path.slower + 1 if rate < SLOWER * path.rate else 0
+    if path.slower == SLOWER_TRIPS:
+        path.rate, path.slower = rate, 0
         _try(view, "drain", path.windows, most)
-    elif path.trips % CALM_TRIPS == 0:
+        return
+    if path.slower:
+        return
+    path.rate += RECENT * (rate - path.rate)
+    if path.trips % CALM_TRIPS == 0:
         _try(view, "up" if path.trips % (2 * CALM_TRIPS) else "down", path.windows, most)
     else:
         _trim(view, rate)
@@ -160,7 +172,7 @@ def _cruise(view: View, rate: float) -> None:
     path = view.path
     path.windows = dict(path.before)
     if path.phase == "start":
-        full = max(rate, path.rate) / path.first
+        full = max(rate, path.rate) * path.way_ns
         path.windows = {
             peer: max(1, math.ceil(full * way - ROUNDING)) for peer, way in path.ways.items()
         }

@@ -84,19 +84,23 @@ class Path:
     """At the active party: what it has measured of how fast rounds follow each other."""
 
     phase: str = "start"
-    first: float = 0.0
-    """Rounds a nanosecond with one exchange in flight."""
+    way_ns: int = 0
+    """The shortest round with one exchange in flight; 0 before there was one."""
     ways: dict[str, float] = field(default_factory=dict)
     """How much of such a round each party's own exchange takes, without waiting for others."""
     rate: float = 0.0
-    """The same, before the window was last changed to see what that brings."""
+    """Rounds a nanosecond, before the windows were last changed to see what that brings."""
+    slower: int = 0
+    """Measurements on end in which rounds came slower than that."""
     trips: int = 0
     """Measurements since the window was first full."""
     since: int = 0
     """The present measurement begins with this round, the first with full windows."""
-    until: int = 2
+    until: int = 4
     """It ends with this one."""
     began_ns: int = 0
+    round_ns: int = 0
+    """When the last round was aggregated."""
     waited_least: dict[str, int] = field(default_factory=dict)
     """The shortest time that an embedding of each party has waited in it for those of others."""
     waited_most: dict[str, int] = field(default_factory=dict)

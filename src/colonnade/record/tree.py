@@ -55,10 +55,10 @@ register(Window, size=int, previous=int)
 register(
     Path,
     phase=str,
-    first=float,
+    way_ns=int,
     ways=dict,
     rate=float,
-    **dict.fromkeys(("trips", "since", "until", "began_ns"), int),
+    **dict.fromkeys(("slower", "trips", "since", "until", "began_ns", "round_ns"), int),
     **dict.fromkeys(("waited_least", "waited_most", "windows", "before"), dict),
     trials=int,
 )
