@@ -285,6 +285,7 @@ def refusal(policy, job=JOB, me="telco", sends=("Embedding",), receives=("Gradie
         ({"batch_min": 32}, {"rows": 330}, "the last batch of an epoch has 10 rows"),
         ({"width_max": 15}, {}, "policy.width_max is 15 and the embedding is 16 wide"),
         ({"rounds_max": 99}, {}, "policy.rounds_max is 99 and the job has 100 rounds"),
+        ({"in_flight_max": 8}, {"in_flight": 16}, "policy.in_flight_max is 8 and the method may"),
         ({"peers": frozenset({"bank"})}, {}, "policy.peers does not list lab"),
         ({"peers": frozenset({"lab"})}, {}, "policy.peers does not list bank"),
         ({"kinds": frozenset({"Upload"})}, {}, "policy.kinds does not list Embedding"),
@@ -304,6 +305,7 @@ def test_a_policy_refuses_a_job_with_a_sentence(policy, facts, words):
 def test_a_policy_takes_what_is_within_it():
     assert refusal({}) is None
     assert refusal({"batch_min": 32, "width_max": 16, "rounds_max": 100}) is None
+    assert refusal({"in_flight_max": 16}, in_flight=16) is None
     assert refusal({"batch_min": 10}, rows=330) is None
     assert refusal({"peers": frozenset({"bank", "lab", "other"})}) is None
     assert refusal({"kinds": frozenset({"Embedding"}), "receive": frozenset({"Gradient"})}) is None

@@ -206,6 +206,7 @@ def _limits(party: Participant, found: Forecast, policy: Policy) -> dict[str, di
         "batch_min": _batch_min(party),
         "width_max": party.width,
         "rounds_max": party.agreement().view(party.me).rounds,
+        "in_flight_max": party.method.window.most,
         "peers": [name for name in party.job.parties if name != party.me],
         "shown_to": [n for n in party.job.passives if n != party.me and "Snapshot" in kinds],
         "epsilon_max": _epsilon(planned_epsilon(party)),

@@ -33,6 +33,9 @@ class Policy(Record, frozen=True, kw_only=True):
     """The widest embedding it gives."""
     rounds_max: int | None = None
     """The most rounds it takes part in."""
+    in_flight_max: int | None = None
+    """The most exchanges that a method may have in flight: a passive party keeps a forward pass of
+    each, or a copy of its weights."""
     releases_max: int | None = None
     """The most batches of embeddings that leave a passive party, over all attempts and restarts;
     by default twice as many as the job needs, or more where returns to a checkpoint cost much."""
@@ -80,7 +83,8 @@ class Policy(Record, frozen=True, kw_only=True):
                     f"policy.{field} names no kind of message '{kind}': {nearest(kind, KINDS)}",
                 )
         for field in (
-            *("batch_min", "width_max", "rounds_max", "releases_max", "evaluations_max"),
+            *("batch_min", "width_max", "rounds_max", "in_flight_max"),
+            *("releases_max", "evaluations_max"),
             *("peer_ids_min", "peer_ids_max", "oprf_evaluations_max"),
             *("predict_rows_max", "predict_rows_per_minute"),
         ):
@@ -165,6 +169,7 @@ out of this job'
         rows: int,
         rounds: int,
         width: int,
+        in_flight: int = 1,
         releases: int = 0,
         evaluations: int = 0,
         epsilon: float = 0.0,
@@ -172,8 +177,9 @@ out of this job'
         """Why this party takes no part with the data that it has; None if it does.
 
         It has so many training `rows`, an embedding of this `width`, would take part in so many
-        `rounds`, and release as many batches of embeddings and messages of `evaluations` if nothing
-        goes wrong, for which noise leaves its rows an `epsilon`.
+        `rounds` with up to so many of them `in_flight`, and release as many batches of embeddings
+        and messages of `evaluations` if nothing goes wrong, for which noise leaves its rows an
+        `epsilon`.
 
         >>> Policy(rounds_max=500).refuse_data(Train(), rows=1438, rounds=1840, width=16)
         'policy.rounds_max is 500 and the job has 1840 rounds: shorten the job, or raise \
@@ -195,6 +201,12 @@ policy.rounds_max'
                 _exceeds(rounds, self.rounds_max),
                 f"policy.rounds_max is {self.rounds_max} and the job has {rounds} rounds: "
                 "shorten the job, or raise policy.rounds_max",
+            ),
+            (
+                _exceeds(in_flight, self.in_flight_max),
+                f"policy.in_flight_max is {self.in_flight_max} and the method may have {in_flight} "
+                "exchanges in flight: choose a smaller window in the job, or raise "
+                "policy.in_flight_max",
             ),
             (
                 _exceeds(releases, self.releases_max),

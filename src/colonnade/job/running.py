@@ -32,8 +32,8 @@ class Limits(Record, frozen=True, kw_only=True):
     """How much the active party keeps of one peer's embeddings, where the method remembers them
     (`quorum=anyone`), and either end of a party's rows, where their differences cross (`ef21+`)."""
     in_flight_bytes: int = 4 * 2**30
-    """How much a passive party keeps for exchanges in flight, where a window adapts to the path:
-    for each a copy of its weights, and an embedding."""
+    """How much a passive party keeps for exchanges in flight, in windows that are not PASTA's: for
+    each a copy of its weights, and an embedding."""
 
     def __post_init__(self) -> None:
         settle(self)

@@ -213,6 +213,11 @@ def _own(name: str, latencies: Sequence[int]) -> Sequence[int]:
     return latencies[:1] if name == BASELINE else latencies
 
 
+def _clocked(name: str, latency: int, latencies: Sequence[int]) -> list[int]:
+    """The latencies of a run: that at which it is trained first, and where it is clocked again."""
+    return [latency, *(each for each in latencies if name == BASELINE and each != latency)]
+
+
 Cell = tuple[str, int]
 """A method and a latency."""
 Run = tuple[Mapping[str, Any], float, int]
@@ -235,8 +240,8 @@ class Study:
         keys = [(cell, key) for cell, runs in plan.items() for key in runs]
         families: list[list[Task]] = []
         for (name, latency), key in keys:
-            more = [each for each in clocked if name == BASELINE and each != latency]
-            jobs = [self._job(*plan[name, latency][key], each) for each in (latency, *more)]
+            run = plan[name, latency][key]
+            jobs = [self._job(*run, each) for each in _clocked(name, latency, clocked)]
             families.append([(f"{name}, {key:g}", job, None) for job in jobs])
         done: list[Trial] = []
 
@@ -247,8 +252,7 @@ class Study:
         found: dict[Cell, dict[Any, Curve]] = {}
         trained = train_families(families, on_done=tell)
         for ((name, latency), key), trials in zip(keys, trained, strict=True):
-            more = [each for each in clocked if name == BASELINE and each != latency]
-            for units, trial in zip((latency, *more), trials, strict=True):
+            for units, trial in zip(_clocked(name, latency, clocked), trials, strict=True):
                 found.setdefault((name, units), {})[key] = _curve(trial)
         if self.out is not None and done:
             Comparison(done).save(self.out / part)

@@ -126,6 +126,7 @@ def participant(
         rows=made.data.train_count,
         rounds=made.agreement().view(me).rounds,
         width=made.width,
+        in_flight=made.method.window.most,
         releases=0 if allowed is None else allowed.needed,
         evaluations=0 if allowed is None else allowed.evaluations,
         epsilon=planned_epsilon(made),
