@@ -37,9 +37,13 @@ ENCODINGS = {
     "topk:0.25:shared": COLUMNS,
     "topk:2:importance": COLUMNS,
     "ef+scalar:2": {},
+    "by_link:3:8": {},
+    "by_link:4:32": LOSSLESS,
+    "ef+by_link:3:16": {},
     "ef+topk:0.25": COLUMNS,
     "ef21+scalar:2": {},
     "ef21+lattice:4:minmax": {"error": 0.4},
+    "ef21+by_link:2:8": {},
     "ef21+half": {"error": 2.0**-11, "constant": 2.0**-9, "any_scale": False},
     "ef21+topk:0.25": COLUMNS,
     "ef21+topk:2:importance": COLUMNS,
@@ -68,7 +72,7 @@ def test_two_processes_write_the_same_bytes():
     check_processes(*ENCODINGS)
 
 
-@pytest.mark.parametrize("text", [text for text in ENCODINGS if text != "plain"])
+@pytest.mark.parametrize("text", [t for t in ENCODINGS if t not in ("plain", "by_link:4:32")])
 def test_details_that_say_nothing_are_refused(text):
     whole = packed(text, example((8, 6)))
     with pytest.raises(WireError):

@@ -7,6 +7,7 @@
     error_feedback(encoding)            what was lost is sent later
     differences(encoding)               only what changed since a row was last sent
     steps(...), diminishing(...)        another encoding, or more bits, in later rounds
+    by_link(least, most)                as many bits as the line has room for
 
 The quantisers are clipped and without dither unless told otherwise; `docs/compression.md` has the
 errors by which that was chosen (`python -m benchmarks.codecs` prints them).
@@ -28,6 +29,7 @@ from colonnade.compress.base import (
     Plain,
     Stateless,
     admits,
+    choose,
     decode,
     decoder,
     finite_range,
@@ -38,6 +40,7 @@ from colonnade.compress.base import (
     without_importance,
     without_memory,
 )
+from colonnade.compress.by_link import ByLink, by_link, chooses, chosen
 from colonnade.compress.differences import differences
 from colonnade.compress.feedback import error_feedback
 from colonnade.compress.half import Half, half
@@ -55,6 +58,7 @@ __all__ = [
     "DTYPES",
     "DTYPE_NAMES",
     "Buffer",
+    "ByLink",
     "Compress",
     "Decoder",
     "Encoder",
@@ -65,6 +69,10 @@ __all__ = [
     "Plain",
     "Stateless",
     "admits",
+    "by_link",
+    "choose",
+    "chooses",
+    "chosen",
     "decode",
     "decoder",
     "describe",

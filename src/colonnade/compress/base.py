@@ -238,6 +238,20 @@ def without_memory(encoding: Encoding) -> Encoding:
     return encoding if own is None else own()
 
 
+def choose(encoder: Encoder, bits: int) -> None:
+    """Let an encoder write so many bits a component from now on, where it has bits to choose.
+
+    >>> from colonnade.compress import by_link
+    >>> encoder = by_link(3, 8).encoder(Key(0, "partner", "embedding"))
+    >>> choose(encoder, 4)
+    >>> len(encoder.encode(torch.rand(80)).data.view)
+    40
+    """
+    own: Callable[[int], None] | None = getattr(encoder, "choose", None)
+    if own is not None:
+        own(bits)
+
+
 def admits(encoding: Encoding, packed: Packed, round: int = 0, known: bool = True) -> bool:
     """Whether an encoder could have written a record in a round: a receiver takes nothing else.
     `known` says that the sender knew how much each column matters.

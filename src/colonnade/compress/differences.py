@@ -27,6 +27,7 @@ from colonnade.compress.base import (
     Occasion,
     Plain,
     admits,
+    choose,
     decode,
     remembers,
     without_importance,
@@ -123,6 +124,9 @@ class _DifferenceEncoder:
         packed = self._inner.encode(tensor.clone() if known is None else tensor - known, use)
         self._last = self._read.decode(packed, use)
         return packed
+
+    def choose(self, bits: int) -> None:
+        choose(self._inner, bits)
 
     def shown(self) -> torch.Tensor:
         assert self._last is not None, "nothing was written"

@@ -20,6 +20,7 @@ from colonnade.compress.base import (
     Occasion,
     Plain,
     admits,
+    choose,
     decode,
     remembers,
     without_importance,
@@ -87,6 +88,9 @@ class _FeedbackEncoder:
         packed = self._inner.encode(wanted, use)
         self._residuals.put(wanted - decode(packed), use.rows)
         return packed
+
+    def choose(self, bits: int) -> None:
+        choose(self._inner, bits)
 
     def state(self) -> dict[str, Any]:
         return {"inner": self._inner.state(), **self._residuals.state()}

@@ -33,6 +33,7 @@ from colonnade.compress.base import (
     whole,
     without_importance,
 )
+from colonnade.compress.by_link import chooses
 from colonnade.compress.lattice import Lattice
 from colonnade.compress.scalar import Scalar
 from colonnade.compress.scaling import Scale
@@ -86,6 +87,10 @@ def steps(parts: Sequence[tuple[int, Encoding]]) -> Encoding:
         raise RequestError(
             "ef21+ within steps would begin anew at each: write it before all of them, as in "
             "ef21+steps:0=scalar:2,100=scalar:4"
+        )
+    if any(chooses(encoding) for _, encoding in parts):
+        raise RequestError(
+            "by_link within steps: its bits follow the link already, so write it alone"
         )
     changes = [parts[0]] + [b for a, b in pairwise(parts) if a[1] != b[1]]
     return changes[0][1] if len(changes) == 1 else Steps(tuple(changes))

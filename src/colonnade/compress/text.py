@@ -3,7 +3,7 @@
     plain   half[:bfloat16]   scalar:BITS   lattice:BITS   topk:KEEP
     scalar:3:minmax:dither    topk:0.25:importance         topk:8:shared
     ef+ENCODING               ef21+ENCODING                diminishing+scalar:2
-    steps:0=scalar:2,100=scalar:4
+    steps:0=scalar:2,100=scalar:4                          by_link:3:16
     package.module:function   package.module:function:3    one from outside the package
 
 Each encoding is read, and gives its text, in the file that defines it.
