@@ -32,6 +32,7 @@ METHODS = (
     {"name": "celu", "w": 3, "r": 4},
     {"name": "cvfl", "q": 2, "compressor": "scalar:4"},
     {"name": "vafl"},
+    {"name": "auto", "most": 4, "share": 1.0},
     {"name": "fedbcd", "updates": 2, "protect": {"sum": "pairwise:32"}},
 )
 

@@ -86,6 +86,18 @@ def show_time(seconds: float, clock: str = "virtual") -> str:
     return f"{show_seconds(seconds)} of virtual time"
 
 
+def show_bits(rate: float) -> str:
+    """A bit rate for a table.
+
+    >>> show_bits(300_000_000), show_bits(64_500)
+    ('300 Mbit/s', '64.5 kbit/s')
+    """
+    for divisor, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if rate >= divisor:
+            return f"{rate / divisor:.3g} {unit}"
+    return f"{rate:.0f} bit/s"
+
+
 def show_bytes(count: float) -> str:
     """A byte count for a table, in powers of ten.
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from colonnade.party import calibration
+from tests import faults
 from tests.faults import check, play
 
 CHUNK = 100
@@ -47,3 +49,15 @@ def test_a_seed_plays_the_same_again():
         assert first.simulator.now_ns == second.simulator.now_ns
         assert first.history.rounds == second.history.rounds
         assert first.regroups == second.regroups
+
+
+def test_lines_that_are_measured_again_and_again_lose_nothing(monkeypatch):
+    monkeypatch.setattr(faults, "METHODS", ({"name": "auto", "most": 4, "share": 1.0},))
+    monkeypatch.setattr(calibration, "CALM", 1)
+    monkeypatch.setattr(calibration.Watch, "changed", lambda self, round, now_ns: round % 3 == 2)
+    measured = 0
+    for seed in range(60):
+        played = play(seed)
+        check(played)
+        measured += len(played.history.calibrations) - 1
+    assert measured > 0, "nothing was measured again"

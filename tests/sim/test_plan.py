@@ -25,6 +25,7 @@ FOLLOWED = [
     "vafl:start=upload",
     "fullpipe:share=1.0",
     "fullpipe:most=4:share=1.0",
+    "auto:share=1.0",
     "fedsgd:window=fixed:5",
 ]
 OWN = [{"name": "tests.planned:full", "most": most, "eager": eager, "updates": updates}

@@ -340,7 +340,8 @@ def test_the_kinds_of_a_method_are_those_that_cross(method, every):
         sends, receives = needed.names()
         for direction, expected in (("sent", sends), ("received", receives)):
             crossed = {entry["kind"] for entry in party.ledger if entry["direction"] == direction}
-            assert crossed - CONTROL == set(expected)
+            # Lines are measured again only where they change.
+            assert crossed - CONTROL == set(expected) - {"Calibrate"}
 
 
 def test_the_three_hosts_of_the_documentation_fit_together(tmp_path):

@@ -122,7 +122,7 @@ def test_the_main_options_are_options_that_exist():
         for value in values:
             known_methods.build({"name": name, option: value})
     unknown = known_methods.known().keys() - MAIN_OPTIONS.keys()
-    assert unknown == {"fedsgd", "vafl", "pbcd"}, "say what a new method is tuned by"
+    assert unknown == {"auto", "fedsgd", "vafl", "pbcd"}, "say what a new method is tuned by"
 
 
 def test_fedsgd_is_always_in_and_an_option_that_is_written_is_not_tuned():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from colonnade.record.events import Evaluated, Event, RoundDone, Subscriber
+from colonnade.record.events import Calibrated, Evaluated, Event, RoundDone, Subscriber
 from colonnade.run.points import OnPlan
 from colonnade.run.pool import OnDone, Trial
 from colonnade.units import show_time
@@ -40,6 +40,8 @@ def follow_run(console: Console, rounds: int, quiet: bool) -> Iterator[Subscribe
         nonlocal loss, due
         if isinstance(event, RoundDone):
             loss = loss if event.loss is None else event.loss
+        elif isinstance(event, Calibrated):
+            console.print(event.sentence())
         elif isinstance(event, Evaluated) and (done := event.round + 1) >= min(due, rounds):
             due = done + rounds / LINES
             figures = _figures(event.time_ns, loss, event.measured)
@@ -59,6 +61,8 @@ def follow_run(console: Console, rounds: int, quiet: bool) -> Iterator[Subscribe
                     loss = event.loss
                     figures = _figures(event.time_ns, loss, measured)
                     progress.update(task, completed=event.round + 1, figures=figures)
+                elif isinstance(event, Calibrated):
+                    console.print(event.sentence())
                 elif isinstance(event, Evaluated):
                     measured.update(event.measured)
 

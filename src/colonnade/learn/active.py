@@ -115,6 +115,9 @@ class TorchActive(TorchLearner):
         packed = self._out[peer].pack(exchange.answer[peer], use, labels)
         return Gradient(exchange.round, packed, signal)
 
+    def choose(self, peer: str, bits: int) -> None:
+        self._out[peer].choose(bits)
+
     def gather(self, exchange: Exchange) -> dict[str, torch.Tensor]:
         """What came, decoded; and what the table has of those from whom nothing came."""
         rows = exchange.rows

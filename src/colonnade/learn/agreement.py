@@ -210,4 +210,10 @@ def own_method(method: Method, job: Job, name: str) -> Method:
             "cross only in snapshots, so leave it out, or set method.exchange=snapshot"
         )
     axes: dict[str, Any] = {"compress": party.compress} if party.compress else {}
-    return methods.composed(method, axes | ({"step": party.step} if party.step else {}))
+    own = methods.composed(method, axes | ({"step": party.step} if party.step else {}))
+    if own.calibrates and not method.calibrates:
+        raise JobError(
+            f"parties.{name}.compress has bits to choose (by_link), and lines are measured only "
+            "where the method has some too: set method.compress.embedding, as in by_link:3:16"
+        )
+    return own

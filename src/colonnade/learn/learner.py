@@ -99,6 +99,10 @@ class PassiveLearner(Learner, Protocol):
     def pack(self, exchange: Exchange) -> Packed:
         """The embedding of an exchange as it crosses the wire."""
 
+    def choose(self, bits: int) -> None:
+        """Write embeddings with so many bits a component from now on, where the encoding has bits
+        to choose."""
+
     def unpack(self, exchange: Exchange, reply: Reply) -> None:
         """Put what a reply says into its exchange; refuses one of the wrong shape."""
 
@@ -139,6 +143,10 @@ class ActiveLearner(Learner, Protocol):
 
     def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
         """The reply to a peer as it crosses the wire."""
+
+    def choose(self, peer: str, bits: int) -> None:
+        """Write gradients to a peer with so many bits a component from now on, where the encoding
+        has bits to choose."""
 
     def gather(self, exchange: Exchange) -> Any:
         """Everybody's embeddings of a batch: from the wire, refusing one of the wrong shape, and

@@ -98,6 +98,9 @@ class NullPassive(NullLearner):
 
     unpack = learn_labels = NullLearner._nothing
 
+    def choose(self, bits: int) -> None:
+        self._embedding.choose(bits)
+
     def upload(self, start: int, rows: int) -> Packed:
         some = min(rows, self._sizes.rows["train"] - start)
         embedding = torch.zeros(some, self.width, dtype=self._sizes.dtype)
@@ -165,6 +168,9 @@ class NullActive(NullLearner):
         labels = out.pack(torch.zeros(shape, dtype=self._sizes.labels))
         weights = out.pack(torch.zeros(rows, dtype=self._sizes.dtype))
         return Labels(labels, (weights,) if self._sizes.weighted else ())
+
+    def choose(self, peer: str, bits: int) -> None:
+        self._gradients[peer].choose(bits)
 
     def reply(self, exchange: Exchange, peer: str, signal: int) -> Reply:
         if not self._snapshots:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from colonnade.compress import Encoding, Key, Occasion, plain, remembers, shown
+from colonnade.compress import Encoding, Key, Occasion, choose, plain, remembers, shown
 from colonnade.data.splits import Split
 from colonnade.protect.base import ENCRYPTED, Protect
 from colonnade.protect.masks import Masks
@@ -123,6 +123,10 @@ class Stage:
         if packed.codec == "plain" and not self._remembers:
             packed = plain().encode(copy)
         return packed, copy.to(tensor.device)
+
+    def choose(self, bits: int) -> None:
+        """So many bits a component from now on, where the encoding has bits to choose."""
+        choose(self._encoder, bits)
 
     def state(self) -> Tree:
         return self._encoder.state()

@@ -264,6 +264,9 @@ class TorchPassive(TorchLearner):
         use = Occasion(exchange.round, exchange.rows, self._importance)
         return self._out.pack(exchange.forward.embedding, use)
 
+    def choose(self, bits: int) -> None:
+        self._out.choose(bits)
+
     def unpack(self, exchange: Exchange, reply: Reply) -> None:
         assert isinstance(reply, Gradient)
         active = self._party.job.active

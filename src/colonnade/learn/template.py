@@ -49,6 +49,10 @@ class Template:
                 self._packed[rows] = found
         return found
 
+    def choose(self, bits: int) -> None:
+        """As of a stage."""
+        self._stage.choose(bits)
+
     def state(self) -> Tree:
         return self._stage.state()
 

@@ -35,7 +35,7 @@ def known() -> dict[str, MethodFunction]:
     """Every method that comes with the package, by name.
 
     >>> sorted(known())[:2]
-    ['celu', 'cvfl']
+    ['auto', 'celu']
     """
     return {
         name: function
@@ -224,8 +224,10 @@ def _without_effect(method: Method) -> Iterator[tuple[bool, str]]:
         "method.local, as in until:100ms (with flexvfl timeout), or leave it out",
     )
     for axis in ("rate", "momentum"):
+        policy = getattr(method, axis)
+        shares = isinstance(policy, Stale) and policy.share and method.local != once()
         yield (
-            isinstance(getattr(method, axis), Stale | Shared) and not method.updates_between,
+            isinstance(policy, Stale | Shared) and not (method.updates_between or shares),
             f"method.{axis} goes by how stale a gradient is, and here no update comes between an "
             "embedding and its reply: leave it out, or let more be in flight, as in "
             "window=bandwidth_delay:16",
@@ -235,6 +237,11 @@ def _without_effect(method: Method) -> Iterator[tuple[bool, str]]:
         "method.version says with which weights a reply goes backward, and here no update comes "
         "between an embedding and its reply: leave it out, or let updates come between with "
         "method.window or an overlapping method.local, as in workset:5:5",
+    )
+    yield (
+        encodings.chooses(method.compress.top) is not None,
+        "the top model goes to everybody, so that its bits cannot follow one line: choose another "
+        "encoding for compress.top, such as scalar:8",
     )
     for role in ("gradient", "top"):
         encoding = getattr(method.compress, role)

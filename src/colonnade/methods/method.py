@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from colonnade.compress import Compress, plain
+from colonnade.compress import Compress, chooses, plain
 from colonnade.compress import describe as text
 from colonnade.errors import JobError
 from colonnade.policies.average import AveragePolicy, none
@@ -61,6 +61,17 @@ class Method:
         return self.local.reports or self.rate.rehearses
 
     @property
+    def calibrates(self) -> bool:
+        """Whether the lines are measured before the first round, because something is chosen by
+        them.
+
+        >>> from colonnade.compress import by_link
+        >>> Method().calibrates, Method(compress=Compress(embedding=by_link(3, 8))).calibrates
+        (False, True)
+        """
+        return any(map(chooses, (self.compress.embedding, self.compress.gradient)))
+
+    @property
     def updates_between(self) -> bool:
         """Whether a passive party may update between an embedding and its reply."""
         return self.window.most > 1 or not self.local.holds(Role.PASSIVE)
@@ -69,7 +80,7 @@ class Method:
     def by_clock(self) -> bool:
         """Whether what is learnt depends on how long things take."""
         waits = self.window == lockstep() and self.quorum == everyone()
-        return self.local.by_clock or not waits
+        return self.local.by_clock or self.calibrates or not waits
 
     def composition(self) -> dict[str, str]:
         """The choices that differ from plain split training, by axis.

@@ -17,6 +17,7 @@ from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import ActiveLearner
 from colonnade.party.active_work import ActiveWork
 from colonnade.party.barrier import CheckpointBarrier
+from colonnade.party.calibration import Calibrations
 from colonnade.party.evaluation import Evaluations
 from colonnade.party.loop import Handler, not_due
 from colonnade.party.masking import awaited, counted_once, hand_on
@@ -34,6 +35,7 @@ from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import (
     Barrier,
     CipherKey,
+    Echo,
     Embedding,
     EvaluationEmbedding,
     Failure,
@@ -64,6 +66,7 @@ class Active(ActiveWork):
         self.evaluations = evaluations
         super().__init__(world, agreement, store)
         self.learner, self.keys = learner, keys
+        self.calibrations = Calibrations(self)
         self.history = History(agreement.plan.per_epoch)
         self.view.meet(world.peers)
         self.barrier = CheckpointBarrier(self)
@@ -150,7 +153,9 @@ class Active(ActiveWork):
             with self.world.off_clock():
                 for peer in self.world.peers:
                     await self.world.send(peer, labels)
-        parts = (Work.TOP, Work.FORWARD, Work.BACKWARD)[: 3 if self.learner.has_features else 1]
+        tops = [Work.TOP] * self.method.rehearses + [Work.AGGREGATE] * self.method.calibrates
+        own = [Work.FORWARD, Work.BACKWARD] if self.learner.has_features else []
+        parts = [*tops, *own]
         await rehearse(self.world, self.agreement, self.learner, self.view, parts)
         while self.uploads.missing():
             await self.receive()
@@ -161,6 +166,7 @@ class Active(ActiveWork):
             Status: self._take_status,
             Upload: self._take_upload,
             EvaluationEmbedding: self.evaluations.accept,
+            Echo: lambda sender, message: self.calibrations.accept(sender, message),
             Leave: self._take_leave,
             MaskKey: self._take_key,
             CipherKey: self._take_cipher_key,
@@ -230,6 +236,8 @@ class Active(ActiveWork):
             return f"{', '.join(sorted(self.finishing))}: to end the job too"
         if view.round == view.rounds or self.reason is not None:
             return f"{', '.join(self.evaluations.missing())}: evaluation embeddings"
+        if late := self.calibrations.missing():
+            return f"{', '.join(late)}: the answer to a probe of its line"
         if late := self.uploads.missing():
             return f"{', '.join(late)}: the embeddings of all rows"
         if self.method.quorum.remembers:
@@ -266,6 +274,8 @@ class Active(ActiveWork):
             await ask_test(self)
         elif not over and view.round >= self.checkpoint_rounds.next and self.barrier.can_advance():
             await self.barrier.advance()
+        elif not over and self.calibrations.due == view.round and not self.owed:
+            await self.calibrations.advance()
         elif (
             self.inbox
             and not over
@@ -291,6 +301,7 @@ class Active(ActiveWork):
         assert exchange.round == round
         self.ahead = None
         self.method.window.at_aggregate(view)
+        await self.calibrations.observe()
         exchange.completes = view.completing
         exchange.packed = {peer: self.inbox.pop((peer, round)) for peer in peers}
         try:
@@ -301,7 +312,9 @@ class Active(ActiveWork):
             self.diverge(Fault(f"{error} in round {round + 1}", sender=error.peer))
             return
         wanted = order.at_once or not order.recomputes or self.method.weight.weighs
+        began_ns = self.world.now()
         aggregate = await self.derive(exchange, exchange.forward, wanted)
+        view.aggregate_ns = self.world.now() - began_ns
         view.actions.append((self.world.now(), "aggregate", round))
         self._note(aggregate.loss, exchange.completes)
         if local.reports and learner.has_features:
@@ -318,7 +331,9 @@ class Active(ActiveWork):
             self.owed, self.late_answer = exchange, aggregate.answer
         exchange.replied_ns = self.world.now()
         await self.backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
-        view.remember(exchange, self.keep, exchange.replied_ns, self.world.now(), learner.rate)
+        now_ns = self.world.now()
+        view.backward_ns = now_ns - exchange.replied_ns
+        view.remember(exchange, self.keep, exchange.replied_ns, now_ns, learner.rate)
 
     def tell(self, event: Event) -> None:
         """Take it down for the history, which is saved with the party, and tell whoever listens."""

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 from colonnade.job.train import Train
 from colonnade.policies.view import Role
 from colonnade.wire.messages import (
+    Calibrate,
+    Echo,
     Embedding,
     Evaluate,
     EvaluationEmbedding,
     Gradient,
     Labels,
     Message,
+    Probe,
+    Setting,
     Snapshot,
     Status,
     Upload,
@@ -52,6 +56,7 @@ def training_kinds(method: Method, train: Train, role: Role) -> Kinds:
     """
     snapshots, evaluates = method.exchange.sends_snapshots, train.evaluation_period() is not None
     up = (
+        (Echo, method.calibrates),
         (Upload, method.quorum.uploads),
         (Status, method.local.reports),
         (Embedding, True),
@@ -59,6 +64,9 @@ def training_kinds(method: Method, train: Train, role: Role) -> Kinds:
     )
     down = (
         (Labels, snapshots),
+        (Calibrate, method.calibrates),
+        (Probe, method.calibrates),
+        (Setting, method.calibrates),
         (Status, method.local.reports),
         (Snapshot, snapshots),
         (Gradient, not snapshots),

@@ -82,7 +82,7 @@ class TrainingLoop(ABC):
         began_ns = world.now()
         work = partial(self.learner.forward, exchange.rows, stash, like)
         embedding: object = await world.compute(work, FORWARD)
-        exchange.forward_ns = world.now() - began_ns
+        exchange.forward_ns = self.view.forward_ns = world.now() - began_ns
         return embedding
 
     def take(self, received: tuple[str, Message] | None) -> None:

@@ -17,6 +17,7 @@ from colonnade.errors import BreachError
 from colonnade.job.terms import shown
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import PassiveLearner, Reply
+from colonnade.party.calibration import Follower
 from colonnade.party.loop import Handler, TrainingLoop, not_due
 from colonnade.party.masking import awaited, counted_once, exchange_keys
 from colonnade.party.outcome import REASONS, Outcome
@@ -31,6 +32,7 @@ from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import (
     Barrier,
+    Calibrate,
     CipherKey,
     Embedding,
     Evaluate,
@@ -42,6 +44,8 @@ from colonnade.wire.messages import (
     Leave,
     MaskKey,
     Message,
+    Probe,
+    Setting,
     Snapshot,
     Status,
 )
@@ -62,6 +66,7 @@ class Passive(TrainingLoop):
     ) -> None:
         super().__init__(world, agreement, store)
         self.learner, self.masks = learner, masks
+        self.calibration = Follower(self)
         (self.active,) = world.peers
         self.yields = self.method.local.yields(Role.PASSIVE)
         self.reports = self.method.local.reports
@@ -105,6 +110,9 @@ class Passive(TrainingLoop):
             Snapshot: self._take_reply,
             Status: self._take_status,
             Evaluate: self._take_question,
+            Calibrate: lambda sender, message: self.calibration.call(sender, message),
+            Probe: lambda sender, message: self.calibration.take(sender, message),
+            Setting: lambda sender, message: self.calibration.settle(sender, message),
             Labels: lambda sender, message: self.learner.learn_labels(message),
             Barrier: self._take_barrier,
             MaskKey: self._take_key,
@@ -208,6 +216,8 @@ class Passive(TrainingLoop):
             await self._save_at_barrier()
         elif self.barriers and view.in_flight == 0 and self.finish is None:
             await self._answer_barrier(self.barriers.popleft())
+        elif self.calibration.due == view.round and self.finish is None:
+            await self.calibration.advance()
         elif self._may_send() and self.method.window.may_send(view):
             if self.refills:
                 await self._refill_window()
@@ -233,12 +243,12 @@ class Passive(TrainingLoop):
 
     def _may_send(self) -> bool:
         view = self.view
-        on = view.sent < view.rounds and view.sent < self.checkpoint_rounds.next
+        on = view.sent < self._limit()
         return on and self.finish is None and not (self.at_barrier or self.barriers)
 
     def _limit(self) -> int:
         """The batch up to which may be sent: the last one, or the next barrier."""
-        return min(self.view.rounds, self.checkpoint_rounds.next)
+        return min(self.calibration.stops_at, self.checkpoint_rounds.next)
 
     async def _save_at_barrier(self) -> None:
         """Nothing is in flight: save, and go on with a full window."""
@@ -301,6 +311,7 @@ class Passive(TrainingLoop):
         backward = partial(learner.backward, exchange, present, view.staleness)
         await world.compute(backward, BACKWARD)
         now_ns = world.now()
+        view.backward_ns = now_ns - began_ns
         view.remember(exchange, self.keep, began_ns, now_ns, learner.rate)
         world.tell(RoundDone(world.me, now_ns, exchange.round, view.rounds))
 
@@ -335,6 +346,8 @@ class Passive(TrainingLoop):
     def waiting_for(self) -> str:
         if self.masks is not None and (keys := awaited(self.masks)) is not None:
             return keys
+        if self.calibration.due == self.view.round:
+            return f"{self.active}: to measure the line"
         if self.in_flight:
             return f"{self.active}: the reply to round {min(self.in_flight) + 1}"
         return f"{self.active}: to end the job"

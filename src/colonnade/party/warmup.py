@@ -13,25 +13,49 @@ from colonnade.party.world import Work, World
 from colonnade.policies.view import View
 from colonnade.wire.messages import Upload
 
+NOTHING, FORWARD_SHARE = 0.01, 1 / 3
+"""Where a world measures, all of an update shows as its forward pass; a third of it really is."""
+
 
 async def rehearse(
     world: World, agreement: Agreement, learner: Learner, view: View, parts: Sequence[Work]
 ) -> None:
-    """One update that changes nothing: the first round's number of updates follows from it."""
-    if not agreement.method.rehearses:
+    """One update that changes nothing: the first round's number of updates follows from it, or what
+    is chosen by how fast the parties are."""
+    method = agreement.method
+    if not (method.rehearses or method.calibrates):
         return
-    rows = agreement.plan.batch(0)
+    took = await _update(world, agreement, learner, parts)
+    if method.calibrates:
+        # The first time is no measure: much is set up in it that all later ones find ready.
+        took = await _update(world, agreement, learner, parts)
+        both_ns = took.get(Work.FORWARD, 0) + took.get(Work.BACKWARD, 0)
+        view.forward_ns, view.backward_ns = took.get(Work.FORWARD, 0), took.get(Work.BACKWARD, 0)
+        if view.backward_ns < both_ns * NOTHING:
+            view.forward_ns = int(both_ns * FORWARD_SHARE)
+            view.backward_ns = both_ns - view.forward_ns
+        view.aggregate_ns = took.get(Work.AGGREGATE, 0)
+    if method.rehearses:
+        view.update_ns = sum(
+            took_ns for part, took_ns in took.items() if part is not Work.AGGREGATE
+        )
+        view.top_ns = took.get(Work.TOP, 0)
+        learner.expect(method.local.expected(view))
+
+
+async def _update(
+    world: World, agreement: Agreement, learner: Learner, parts: Sequence[Work]
+) -> dict[Work, int]:
+    """How long each part of an update takes."""
+    took, rows = {}, agreement.plan.batch(0)
     for part in parts:
         began_ns = world.now()
         # Going backward is rehearsed with going forward, and only takes its time here.
-        module = {Work.FORWARD: "bottom", Work.TOP: "top"}.get(part)
+        module = {Work.FORWARD: "bottom", Work.TOP: "top", Work.AGGREGATE: "top"}.get(part)
         work = partial(learner.rehearse, rows, module) if module else _nothing
         await world.compute(work, part)
-        took_ns = world.now() - began_ns
-        view.update_ns += took_ns
-        if part is Work.TOP:
-            view.top_ns = took_ns
-    learner.expect(agreement.method.local.expected(view))
+        took[part] = world.now() - began_ns
+    return took
 
 
 def _nothing() -> None:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from colonnade.methods.method import Method
 from colonnade.planning import laws
+from colonnade.planning.choice import settled
 from colonnade.planning.frames import frames
 from colonnade.planning.pace import Pace, lockstep
 from colonnade.planning.recurrence import recurrent
@@ -82,9 +83,10 @@ def time_of(method: Method, workload: Workload) -> Prediction:
     >>> round(found.epoch_s, 2), found.binds.kind, found.window_to_fill
     (3.85, 'latency', 7)
     """
+    workload, windows = settled(method, workload)
     stages = stages_of(method, workload)
     exact = in_step(method)
-    pace = lockstep(stages, workload) if exact else recurrent(stages, method, workload)
+    pace = lockstep(stages, workload) if exact else recurrent(stages, method, workload, windows)
     needed = _usage(stages, pace, workload.per_epoch)
     binds, why = _binding(stages, pace, needed, method.quorum.in_step)
     size, sizes = workload.per_epoch, frames(method, workload)

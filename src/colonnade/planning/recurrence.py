@@ -7,7 +7,7 @@ program decides (`docs/architecture.md`, the party programs); nothing is compute
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf, sqrt
 
 from colonnade.methods.method import Method
@@ -15,6 +15,7 @@ from colonnade.planning.member import Counted, Follower
 from colonnade.planning.pace import Pace
 from colonnade.planning.stages import Stages
 from colonnade.planning.workload import Workload
+from colonnade.policies import path
 from colonnade.policies.local import WhileWaiting
 from colonnade.policies.view import Role
 from colonnade.policies.window import BandwidthDelay, Pipelined
@@ -45,6 +46,12 @@ class Recurrence:
         self.per_round = len(self.passives) if self.alone else 1
         self.starts: list[float] = []
         """When each aggregation began."""
+
+    def open(self, windows: Mapping[str, int]) -> None:
+        """Begin with these windows."""
+        path.begin(self.own.view, dict(windows), 0)
+        for each in self.passives:
+            self.window.on_signal(each.view, windows[each.stage.name])
 
     def skip(self, rounds: int) -> None:
         """Let so many rounds pass without following them."""
@@ -133,8 +140,11 @@ class Recurrence:
         return max(self.own.free_ns, *(each.end_ns() for each in self.passives))
 
 
-def recurrent(stages: Stages, method: Method, workload: Workload) -> Pace:
-    """The pace of any method, found round by round.
+def recurrent(
+    stages: Stages, method: Method, workload: Workload, windows: Mapping[str, int] | None = None
+) -> Pace:
+    """The pace of any method, found round by round; with `windows` to begin with, where they were
+    chosen beforehand.
 
     >>> from colonnade.job import load
     >>> from colonnade.methods import build
@@ -145,6 +155,8 @@ def recurrent(stages: Stages, method: Method, workload: Workload) -> Pace:
     {'lab': 4, 'insurer': 4}
     """
     played = Recurrence(stages, method, workload)
+    if windows:
+        played.open(windows)
     size, left_out_ns, weighed_ns = workload.per_epoch, 0.0, 0.0
     parties = {stages.active.name: played.own} | {each.stage.name: each for each in played.passives}
     filled = dict.fromkeys(parties, 0.0)

@@ -20,7 +20,7 @@ from colonnade.policies.local import (
     Until,
     Workset,
 )
-from colonnade.policies.view import Role
+from colonnade.policies.view import PROBE_BYTES_MAX, Role
 
 
 class Crossing(NamedTuple):
@@ -178,6 +178,8 @@ def stages_of(method: Method, workload: Workload) -> Stages:
         )
     active = _active(method, workload, agreed, timings)
     rehearsal = _rehearsal(workload) if method.rehearses else {}
+    if method.calibrates:
+        rehearsal = _calibration(workload)
     uploads = _uploads(workload) if method.quorum.uploads else {}
     return Stages(active, tuple(passives), rehearsal, uploads)
 
@@ -265,6 +267,29 @@ def _rehearsal(workload: Workload) -> dict[str, int]:
     active, own = workload.active, _timings(workload)
     only_top = {active.name: active.speeds.top_ns}
     return only_top | {name: timing.update_ns for name, timing in own.items()}
+
+
+def _calibration(workload: Workload) -> dict[str, int]:
+    """Until a party knows what was chosen: two rehearsals, three short ways there and back, long
+    messages three times each way, and the word."""
+    speeds = workload.active.speeds
+    own_ns = speeds.aggregate_ns + (speeds.forward_ns + speeds.backward_ns) * bool(
+        workload.active.width
+    )
+    ready_ns = {
+        each.name: 2 * (each.speeds.forward_ns + each.speeds.backward_ns)
+        for each in workload.passives
+    }
+    ready_ns[workload.active.name] = 2 * own_ns
+    ways = []
+    for each in workload.passives:
+        item = {"float32": 4, "float64": 8}[workload.dtype]
+        size = min(workload.batch_size * each.width * item, PROBE_BYTES_MAX)
+        long_ns = 3 * (wire_ns(size, each.line.up_bits) + wire_ns(size, each.line.down_bits))
+        ways.append(6 * each.line.delay_ns + long_ns)
+    known_ns = max(ready_ns.values()) + max(ways, default=0)
+    told = {each.name: int(known_ns + each.line.delay_ns) for each in workload.passives}
+    return told | {workload.active.name: int(known_ns)}
 
 
 def _uploads(workload: Workload) -> dict[str, Upload]:

@@ -88,8 +88,6 @@ class Workload:
     def of(cls, job: Job, rows: int, widths: Mapping[str, int], outputs: int = 1) -> Workload:
         """The workload of a job over so many training rows; `outputs` is the width of the
         prediction, on which the size of the top model depends."""
-        train = job.train
-        plan = BatchPlan(rows, train.batch_size, job.seed, train.shuffle, train.drop_last)
         members = {
             name: Member(
                 name,
@@ -99,6 +97,19 @@ class Workload:
             )
             for name in job.parties
         }
+        return cls.among(job, rows, members, _top(job, widths, outputs))
+
+    @classmethod
+    def among(
+        cls,
+        job: Job,
+        rows: int,
+        members: Mapping[str, Member],
+        top: tuple[tuple[int, ...], ...] = (),
+    ) -> Workload:
+        """The workload of a job among parties of which speeds and lines are known."""
+        train = job.train
+        plan = BatchPlan(rows, train.batch_size, job.seed, train.shuffle, train.drop_last)
         return cls(
             active=members[job.active],
             passives=tuple(members[name] for name in job.passives),
@@ -107,7 +118,7 @@ class Workload:
             rounds=train.rounds or (train.epochs or EPOCHS) * plan.per_epoch,
             drop_last=train.drop_last,
             dtype=train.dtype,
-            top=_top(job, widths, outputs),
+            top=top,
             own_compress=tuple(
                 (name, tuple(sorted(party.compress.items())))
                 for name, party in job.parties.items()

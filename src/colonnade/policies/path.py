@@ -86,6 +86,17 @@ def observe(view: View, most: int) -> None:
         path.until = path.since + rounds
 
 
+def begin(view: View, windows: dict[str, int], round: int) -> None:
+    """These windows were worked out from what was measured otherwise: go on from them, when nothing
+    is in flight and so many rounds are done."""
+    path = view.path
+    path.windows, path.before, path.phase = dict(windows), dict(windows), "cruise"
+    path.rate, path.slower, path.trips = 0.0, 0, 0
+    path.since = round + max(windows.values())
+    path.until = path.since + _rounds(windows)
+    path.waited_least, path.waited_most = {}, {}
+
+
 def _rounds(windows: dict[str, int]) -> int:
     """How many rounds to measure. What is sent at once comes back at once, so that a part of a
     window misleads: whole windows of everybody where that is not too long, else of the smallest."""
@@ -121,7 +132,7 @@ def _go_on(view: View, rate: float, most: int) -> None:
         return
     if path.slower:
         return
-    path.rate += RECENT * (rate - path.rate)
+    path.rate = path.rate + RECENT * (rate - path.rate) if path.rate else rate
     if path.trips % CALM_TRIPS == 0:
         _try(view, "up" if path.trips % (2 * CALM_TRIPS) else "down", path.windows, most)
     else:

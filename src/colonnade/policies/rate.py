@@ -69,14 +69,17 @@ class SpeedAdaptive(RatePolicy):
 
 @dataclass(frozen=True)
 class Stale(RatePolicy):
-    """1/(1 + s/τ) for a gradient that s updates of the party's own lie behind."""
+    """1/(1 + s/τ) for a gradient that s updates of the party's own lie behind; with `share` divided
+    by how many updates the party did on the exchange before."""
 
     tau: float
+    share: bool = False
 
     def factor(
         self, round: int, parties: int, effort: float | None = None, staleness: int = 0
     ) -> float:
-        return self.tau / (self.tau + staleness)
+        updates = effort if self.share and effort is not None else 1.0
+        return self.tau / (self.tau + staleness) / updates
 
 
 @dataclass(frozen=True)
@@ -108,16 +111,19 @@ def speed_adaptive(first: float = 0.0) -> SpeedAdaptive:
     return SpeedAdaptive(first)
 
 
-def stale(tau: float = 12.0) -> Stale:
+def stale(tau: float = 12.0, share: bool = False) -> Stale:
     """A party's rate falls with the staleness that its gradients really have: at τ updates behind
-    it is half of what it is without any.
+    it is half of what it is without any. With `share`, updates on one exchange share it: with as
+    many as there is time for, each would otherwise want a lower rate.
 
+    >>> stale(share=True).factor(round=3, parties=2, effort=4.0)
+    0.25
     >>> stale(12).factor(round=0, parties=2, staleness=12), stale(12).factor(round=0, parties=2)
     (0.5, 1.0)
     """
     if not 0 < tau < inf:
         raise RequestError(f"tau is {tau}: give the staleness at which the rate is halved, above 0")
-    return Stale(tau)
+    return Stale(tau, share)
 
 
 def constant() -> Constant:

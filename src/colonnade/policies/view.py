@@ -65,6 +65,8 @@ Effort = tuple[int, float]
 """How many updates, and with which learning rate."""
 MOST_MAX = 1_000
 """The most exchanges in flight: for each a passive party keeps a copy of its weights."""
+PROBE_BYTES_MAX = 8192
+"""The longest message that only measures a line."""
 PACK_EVERY = 256
 """Fresh updates between two occasions on which the long lists are packed."""
 ACTION, EFFORT = "qsq", "qd"
@@ -141,6 +143,12 @@ class View:
     """Everything the party did that its weights or messages depend on, in order."""
     update_ns: int = 0
     """How long the last update took, its forward pass included; 0 while none is known."""
+    forward_ns: int = 0
+    """How long the last forward pass took; 0 while none is known."""
+    backward_ns: int = 0
+    """How long the last backward pass took, with its step."""
+    aggregate_ns: int = 0
+    """At the active party: how long the last aggregation took."""
     top_ns: int = 0
     """At the active party: how much of a local update is the pass through the top model, going by
     the last one; a fresh update has it from the aggregation."""

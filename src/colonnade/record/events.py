@@ -67,6 +67,55 @@ class Tested(Event, frozen=True):
         return f"{weights}, {figures(self.measured)}"
 
 
+class Measured(msgspec.Struct, frozen=True):
+    """What a calibration has measured of a party, and chosen for it; None where there is nothing to
+    measure or to choose."""
+
+    party: str
+    forward_ns: int
+    backward_ns: int
+    aggregate_ns: int | None = None
+    latency_ns: int | None = None
+    """One-way."""
+    jitter_ns: int | None = None
+    up_bits: int | None = None
+    """A second, from the party; None where no limit shows."""
+    down_bits: int | None = None
+    window: int | None = None
+    embedding_bits: int | None = None
+    """Of a component; 32 stands for the tensor as it is."""
+    gradient_bits: int | None = None
+
+
+class Calibrated(Event, frozen=True):
+    """The active party has measured speeds and lines, and chosen what the method leaves open."""
+
+    recorded: ClassVar[bool] = True
+    round: int
+    """How many rounds were done."""
+    parties: tuple[Measured, ...]
+    round_ns: int
+    """What it expects: from one round to the next."""
+    bytes_up: int
+    """In a round, of all passive parties."""
+    bytes_down: int
+
+    def sentence(self) -> str:
+        chosen = "; ".join(
+            f"{each.party}: {', '.join(words)}" for each in self.parties if (words := _words(each))
+        )
+        return f"measured after {self.round} rounds: {chosen or 'nothing to choose'}"
+
+
+def _words(measured: Measured) -> list[str]:
+    """What was chosen for a party."""
+    found = [] if measured.window is None else [f"{measured.window} in flight"]
+    for role, bits in (("up", measured.embedding_bits), ("down", measured.gradient_bits)):
+        if bits is not None:
+            found.append(f"{bits} bits {role}")
+    return found
+
+
 def figures(measured: Mapping[str, float]) -> str:
     """What was measured, in one line.
 
@@ -242,7 +291,7 @@ class Worked(Event, frozen=True):
 
 EVENTS: tuple[type[Event], ...] = (
     *(RoundDone, Evaluated, Tested, Notice, Recorded, Started, Connected, Disconnected, PeerLeft),
-    *(PeerFailed, Refused, Waiting, Resumed, Saved, Finished, Worked, RowsScored),
+    *(PeerFailed, Refused, Waiting, Resumed, Saved, Finished, Worked, RowsScored, Calibrated),
 )
 """All kinds."""
 Subscriber = Callable[[Event], None]

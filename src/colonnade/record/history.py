@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
+
 from colonnade.packed import LongList
 from colonnade.policies.view import PACK_EVERY
-from colonnade.record.events import Evaluated, Event, RoundDone, Tested
+from colonnade.record.events import Calibrated, Evaluated, Event, RoundDone, Tested
 
 Row = dict[str, Any]
 ROUND = "qdd"
@@ -29,6 +31,8 @@ class History:
         self.evaluations: list[Row] = []
         self.test: Row = {}
         """What was measured on the test rows with the best weights, at the end."""
+        self.calibrations: list[Row] = []
+        """What was measured and chosen, each time."""
         self._per_epoch = per_epoch
         self._judged_rounds = 0
 
@@ -49,6 +53,9 @@ class History:
                 self._rounds.pack()
         elif isinstance(event, Evaluated):
             self.evaluations.append(self._row(event))
+        elif isinstance(event, Calibrated):
+            told = msgspec.to_builtins(event)
+            self.calibrations.append({"time_s": event.time_ns / 1e9} | _without_sender(told))
         elif isinstance(event, Tested):
             self.test = {"round": event.round + 1, **event.measured}
 
@@ -75,6 +82,7 @@ class History:
             "rounds": self._rounds.columns(),
             "evaluations": [dict(row) for row in self.evaluations],
             "judged": self._judged_rounds,
+            "calibrations": [dict(row) for row in self.calibrations],
         }
 
     def restore(self, state: Any) -> None:
@@ -82,4 +90,9 @@ class History:
         self._rounds = LongList.of_columns(ROUND, state["rounds"])
         self.evaluations[:] = state["evaluations"]
         self.test = {}
+        self.calibrations[:] = state.get("calibrations", [])
         self._judged_rounds = state["judged"]
+
+
+def _without_sender(told: Row) -> Row:
+    return {key: value for key, value in told.items() if key not in ("type", "party", "time_ns")}

@@ -105,6 +105,9 @@ class Run:
     the job sets no validation rows aside."""
     losses: list[Row]
     """A row for each round."""
+    calibrations: list[Row]
+    """What was measured of speeds and lines, and chosen, each time; empty where the method leaves
+    nothing open."""
     sizes: Sizes | None = field(repr=False)
     """How many rows, and how large the tensors that crossed; None over the network, where nobody
     knows all of it."""
@@ -218,6 +221,7 @@ class Run:
                 for name in self.job.passives
                 if name in self.parties
             },
+            "calibrations": self.calibrations,
             "epsilon": {
                 name: party.privacy for name, party in self.parties.items() if party.privacy
             },

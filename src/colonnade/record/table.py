@@ -239,9 +239,12 @@ def _bare(value: Any) -> str:
 
 
 def run_table(summary: Mapping[str, Any]) -> RenderableType:
-    """One run: its result, what it cost, and what each party did, from `Run.summary()`."""
+    """One run: its result, what it cost, what each party did, and what was measured and chosen;
+    from `Run.summary()`."""
     from rich.console import Group
     from rich.table import Table
+
+    from colonnade.record.calibration_table import calibration_table
 
     facts = Table.grid(padding=(0, 3))
     metric = summary["metric"]
@@ -259,7 +262,10 @@ def run_table(summary: Mapping[str, Any]) -> RenderableType:
     )
     if summary["classes"]:
         facts.add_row("classes", class_text(summary["classes"]))
-    return Group(facts, "", _party_table(summary))
+    found: list[RenderableType] = [facts, "", _party_table(summary)]
+    for calibration in summary["calibrations"]:
+        found += ["", calibration_table(calibration)]
+    return Group(*found)
 
 
 def class_text(classes: Sequence[str]) -> str:

@@ -20,11 +20,14 @@ from colonnade.learn.outbound import Outbound, Purpose
 from colonnade.learn.participant import DTYPES, Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template
+from colonnade.party.calibration import CALIBRATIONS_MAX, LONG, READY, SHORT, long_bytes, zeros
 from colonnade.policies.view import Exchange
 from colonnade.protect.secret import KEY_BYTES, Secret
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import (
+    TIME_NS_MAX,
     UPDATES_MAX,
+    Echo,
     Embedding,
     EvaluationEmbedding,
     Packed,
@@ -59,6 +62,8 @@ class _Count:
 
     def all(self) -> Most:
         found: Most = {}
+        if self.method.calibrates:
+            found["Echo"] = self._echoes()
         if self.method.quorum.uploads:
             found["Upload"] = self._uploads()
         if self.method.local.reports:
@@ -128,6 +133,16 @@ class _Count:
                 if rows not in pieces:
                     pieces[rows] = self._tensor("evaluation", encoding, rows, round, known=True)
                 yield EvaluationEmbedding(round, split, start, pieces[rows])
+
+    def _echoes(self) -> tuple[int, int]:
+        """They say how fast the party is, and else nothing but zeros."""
+        size = long_bytes(self.agreement, self.me.me)
+        times = TIME_NS_MAX, TIME_NS_MAX, TIME_NS_MAX
+        short, long = (
+            len(numbers) * self._bytes(Echo(numbers[-1], *times, zeros(count)))
+            for numbers, count in (((READY, *SHORT), 0), (LONG, size))
+        )
+        return CALIBRATIONS_MAX * (LONG[-1] + 1), CALIBRATIONS_MAX * (short + long)
 
     def _uploads(self) -> tuple[int, int]:
         plan, sizes = self.agreement.plan, []

@@ -361,6 +361,7 @@ def combine(folder: Path, job: Job) -> Run:
         test=summary["test"],
         chosen_on=summary["metric"]["chosen_on"],
         losses=with_efforts(_rounds(active / "rounds.parquet"), efforts),
+        calibrations=summary.get("calibrations", []),
         sizes=None,
         parties={name: party for name, (party, _) in read.items()},
     )

@@ -287,6 +287,7 @@ def run_of(
         test=history.test,
         chosen_on=agreement.schedule.chosen_on,
         losses=with_efforts(history.rounds, efforts),
+        calibrations=history.calibrations,
         sizes=sizes,
         parties=parties,
     )

@@ -34,6 +34,8 @@ SETTINGS: tuple[Setting, ...] = (
 """How many parties, which top model, and whether the active party has labels only."""
 ROUNDS = 20
 FAR = "700ms"
+RARE = {"Calibrate"}
+"""Kinds that cross only where the network changes."""
 EARLY = {"metric": "accuracy", "target": 0.1, "stop": "target"}
 
 
@@ -207,7 +209,7 @@ def _sends_what_it_announces(trial: _Trial) -> None:
             entries = [e for e in run.parties[name].ledger if e["kind"] not in CONTROL]
             for way, kinds in announced.items():
                 found = {e["kind"] for e in entries if e["direction"] == way}
-                good = found <= set(kinds) if early else found == set(kinds)
+                good = found <= set(kinds) and (early or found >= set(kinds) - RARE)
                 sentence = f"{trial.name}: {sorted(found)} were {way} by {name}"
                 expect(good, f"{sentence}, and it announces {sorted(kinds)}")
             for kind, (messages, size) in most.items():

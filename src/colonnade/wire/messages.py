@@ -19,6 +19,10 @@ Purpose = Literal["alignment", "training", "evaluation", "prediction", "control"
 
 UPDATES_MAX = 100_000
 """The most updates on one exchange that a party may speak of."""
+TIME_NS_MAX = 10**15
+"""The longest time that a party may speak of: eleven days."""
+Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=TIME_NS_MAX)]
+"""A time that a party has measured."""
 
 
 class Buffer:
@@ -246,6 +250,56 @@ class Status(Message, frozen=True):
     """The round of the embedding or reply that follows."""
     updates: Annotated[int, msgspec.Meta(ge=1, le=UPDATES_MAX)]
     """From a passive party what it could do; from the active party what all are to do."""
+
+
+class Calibrate(Message, frozen=True):
+    """Stop when so many rounds are done and nothing is in flight: the lines are measured, and what
+    the job leaves open is chosen anew."""
+
+    KIND = 28
+    PURPOSE = "training"
+    round: int
+    """The round to stop at."""
+
+
+class Probe(TensorMessage, frozen=True):
+    """One of a few messages that only show how long they take; sent down."""
+
+    KIND = 29
+    PURPOSE = "training"
+    number: int
+    """Which of them: the last two are long, and leave one right after the other."""
+    tensor: Packed
+    """Zeros."""
+
+
+class Echo(TensorMessage, frozen=True):
+    """The answer to a Probe, as long as that was; the two long ones leave one right after the other
+    too."""
+
+    KIND = 30
+    PURPOSE = "training"
+    number: int
+    """Which probe this answers."""
+    apart_ns: Nanoseconds
+    """How long after the probe before it that one came; 0 for the short ones."""
+    forward_ns: Nanoseconds
+    """How long the sender takes for a forward pass of a batch."""
+    backward_ns: Nanoseconds
+    """How long it takes for a backward pass and a step."""
+    tensor: Packed
+    """Zeros."""
+
+
+class Setting(Message, frozen=True):
+    """What was chosen, within the bounds of the job; it holds from now on."""
+
+    KIND = 31
+    PURPOSE = "training"
+    window: Annotated[int, msgspec.Meta(ge=0)]
+    """How many exchanges may be in flight; 0 where the job leaves nothing open."""
+    bits: Annotated[int, msgspec.Meta(ge=0)]
+    """Of each component of an embedding; 0 where the job leaves nothing open."""
 
 
 class Labels(Message, frozen=True):
@@ -493,7 +547,10 @@ class Opened(OfUpdate, frozen=True):
 
 
 _CONTROL = (Hello, Welcome, Terms, Barrier, Leave, MaskKey, CipherKey, Finish, Failure)
-_DATA = (Embedding, Gradient, Snapshot, Upload, Status, Labels, Evaluate, EvaluationEmbedding)
+_DATA = (
+    *(Embedding, Gradient, Snapshot, Upload, Status, Labels, Evaluate, EvaluationEmbedding),
+    *(Calibrate, Probe, Echo, Setting),
+)
 ALIGNMENT = (Introduction, BlindedPoints, EvaluatedPoints, MaskTable, CommonTags)
 TRANSFER = (TransferKey, Components, Masked, Opened)
 """Of federated transfer learning."""
