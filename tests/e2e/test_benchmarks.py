@@ -72,6 +72,13 @@ def test_the_study_of_stale_gradients_runs(monkeypatch, capsys):
     assert "0.44" in capsys.readouterr().out, "2 sin(π/14)"
 
 
+def test_the_study_of_what_windows_and_bits_cost_runs(monkeypatch, capsys):
+    monkeypatch.setattr("benchmarks.tolerance.WINDOWS", (1, 4))
+    monkeypatch.setattr("benchmarks.tolerance.BITS", ("plain", "ef+scalar:3"))
+    start(monkeypatch, "benchmarks.tolerance", "--smoke")
+    assert "4 in flight, ef+scalar:3" in capsys.readouterr().out
+
+
 def test_the_comparison_of_settings_for_few_customers_runs(monkeypatch, capsys):
     monkeypatch.setitem(BOOSTING, "max_iter", 20)
     start(monkeypatch, "benchmarks.overlap", "--smoke")

@@ -93,7 +93,7 @@ class Calibrations:
         """By party and number, when an answer came, and the answer."""
         self._expected: dict[str, list[int]] = {}
         self._measured: dict[str, Member] = {}
-        self._watch = Watch()
+        self._watch: Watch | None = None
         self._reach = 0
         """No party can have sent a batch of this round or a later one."""
 
@@ -129,9 +129,11 @@ class Calibrations:
         if made.windows:
             path.begin(program.view, dict(made.windows), program.view.round)
         self._tell(measured, made)
-        # Noise, if what was measured before is found again: the next try may wait longer.
-        same = bool(self._measured) and alike(self._measured, measured)
-        self._watch.begin(program.view.round, max(made.windows.values(), default=1), same)
+        calm = CALM
+        if self._watch is not None and self._measured and alike(self._measured, measured):
+            # It was noise: the next try may wait longer.
+            calm = 2 * self._watch.calm
+        self._watch = Watch(program.view.round, max(made.windows.values(), default=1), calm)
         self._measured, self.due = measured, None
         self.done += 1
 
@@ -191,16 +193,21 @@ class Calibrations:
 
     async def observe(self) -> None:
         """A round is aggregated: call for a measurement when rounds have changed their pace."""
-        if not self._measured:
-            return
         program = self._program
         view, method = program.view, program.method
+        if not method.calibrates:
+            return
         steered = isinstance(method.window, BandwidthDelay)
         window = max(view.path.windows.values()) if steered else method.window.most
         self._reach = max(self._reach, view.round + 1 + window)
-        if (
+        if self._watch is None:
+            # The parties go on from a checkpoint, with what was chosen before it.
+            self._watch = Watch(view.round, window)
+        if steered and view.path.phase != "cruise":
+            # Rounds do not come as they would by themselves: another window is being tried.
+            self._watch.pause()
+        elif (
             self.due is None
-            and self._watched()
             and self._watch.changed(view.round, program.world.now())
             and self.done < CALIBRATIONS_MAX
             and method.quorum.in_step
@@ -210,39 +217,24 @@ class Calibrations:
             for peer in program.world.peers:
                 await program.world.send(peer, Calibrate(self.due))
 
-    def _watched(self) -> bool:
-        """Whether rounds come as they do by themselves, and not as an experiment makes them."""
-        if not isinstance(self._program.method.window, BandwidthDelay) or (
-            self._program.view.path.phase == "cruise"
-        ):
-            return True
-        self._watch.pause()
-        return False
-
 
 class Watch:
     """Sees when rounds change their pace.
 
-    >>> watch = Watch()
-    >>> watch.begin(0, 1, same=False)
+    >>> watch = Watch(0, window=1)
     >>> next(r for r in range(60) if watch.changed(r, 10 * r if r < 40 else 20 * r))
     40
     """
 
-    def __init__(self) -> None:
-        self._calm = CALM
-        self._from = self._quiet = 0
+    def __init__(self, round: int, window: int, calm: int = CALM) -> None:
+        """The rounds from this one on are watched, with so many in flight; the first of them only
+        fill windows, and the next so many say what is usual."""
+        self.calm = calm
+        self._from = round + 2 * window
+        self._quiet = self._from + calm
         self._least, self._most = inf, 0.0
         """Of what so many rounds took while nothing had changed."""
-        self._times: deque[int] = deque()
-
-    def begin(self, round: int, window: int, same: bool) -> None:
-        """A measurement was made before this round; the first rounds after it only fill windows."""
-        self._from = round + 2 * window
-        self._calm = 2 * self._calm if same else CALM
-        self._quiet = self._from + self._calm
-        self._least, self._most = inf, 0.0
-        self._times = deque(maxlen=window * -(-BLOCK // window) + 1)
+        self._times: deque[int] = deque(maxlen=window * -(-BLOCK // window) + 1)
 
     def pause(self) -> None:
         """The rounds from here on say nothing, until somebody asks again."""

@@ -27,8 +27,8 @@ FIGURES: dict[str, tuple[str, Callable[[float], str]]] = {
 def calibration_table(calibration: Mapping[str, Any]) -> Table:
     """One calibration, from `Run.calibrations`: a line for each party.
 
-    >>> from colonnade import simulate
-    >>> run = simulate("digits", method="auto", sets=["train.epochs=1"])
+    >>> from colonnade import load, simulate
+    >>> run = simulate(load("digits", ["train.epochs=1"], method="auto"))
     >>> table = calibration_table(run.calibrations[0])
     >>> table.row_count, table.title
     (3, 'measured after 0 rounds')

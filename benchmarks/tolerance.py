@@ -1,0 +1,91 @@
+"""What staleness and few bits cost in rounds: `python -m benchmarks.tolerance`.
+
+Full pipe with a fixed window, or with 4 in flight and few bits, at each of some rates; the rounds
+to a target that is held, at the best of them. The choices of `auto` rest on these tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from colonnade.job.files import load
+from colonnade.record.metrics import METRICS
+from colonnade.run.pool import Task, train_all
+from colonnade.run.steady import steady_from
+
+
+@dataclass(frozen=True)
+class Study:
+    """A job, how long it is trained, what it must reach, and multiples of its rates."""
+
+    job: str
+    epochs: int
+    target: float
+    rates: tuple[int, ...]
+
+
+STUDIES = (Study("digits", 60, 0.93, (1, 2, 4, 8)), Study("credit", 8, 0.765, (1, 3)))
+SMOKE = (Study("digits", 1, 0.05, (4,)),)
+WINDOWS = (1, 2, 4, 8, 16)
+BITS = ("plain", "ef+scalar:8", "ef+scalar:4", "ef+scalar:3", "ef+scalar:2")
+
+
+def settings() -> dict[str, dict[str, Any]]:
+    """By name, what full pipe is changed to."""
+    found: dict[str, dict[str, Any]] = {
+        f"{window} in flight": {"window": f"fixed:{window}"} if window > 1 else {"most": 1}
+        for window in WINDOWS
+    }
+    for text in BITS[1:]:
+        compress = {"embedding": text, "gradient": text}
+        found[f"4 in flight, {text}"] = {"window": "fixed:4", "compress": compress}
+    return found
+
+
+def measure(study: Study, console: Console) -> None:
+    sets = [f"train.epochs={study.epochs}", "train.evaluate_every=10 rounds", "train.stop=end"]
+    base = load(study.job, sets)
+    base = msgspec.structs.replace(
+        base, train=msgspec.structs.replace(base.train, target=None, patience=None)
+    )
+    tasks: list[Task] = []
+    for name, changed in settings().items():
+        for rate in study.rates:
+            parties = {
+                party: msgspec.structs.replace(
+                    own, optimizer=own.optimizer | {"lr": own.optimizer["lr"] * rate}
+                )
+                for party, own in base.parties.items()
+            }
+            method = {"name": "fullpipe", **changed}
+            job = msgspec.structs.replace(base, method=method, parties=parties)
+            tasks.append((f"{name}|{rate}", job, None))
+    rounds: dict[str, dict[int, int | None]] = {name: {} for name in settings()}
+    for trial in train_all(tasks):
+        name, rate = trial.label.split("|")
+        metric = base.train.metric
+        rows = trial.history
+        values = [row.get(metric) for row in rows]
+        at = steady_from(values, study.target, METRICS[metric])
+        rounds[name][int(rate)] = None if at is None else rows[at]["round"]
+    table = Table(title=f"{study.job}: rounds to {base.train.metric} {study.target:g}, held")
+    for heading in ("full pipe with", *(f"{rate}× the rate" for rate in study.rates), "best"):
+        table.add_column(heading)
+    for name, found in rounds.items():
+        known = [count for count in found.values() if count is not None]
+        cells = ["missed" if found[rate] is None else str(found[rate]) for rate in study.rates]
+        table.add_row(name, *cells, str(min(known)) if known else "missed")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="a short form, to see that it runs")
+    for each in SMOKE if parser.parse_args().smoke else STUDIES:
+        measure(each, Console())
