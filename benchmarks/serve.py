@@ -180,12 +180,16 @@ class Bench:
 
     def _gentle_load(self, seconds: float) -> Load:
         """Without wrk, for the smoke form: one request after the other."""
-        took, end = [], time.monotonic() + seconds
-        while time.monotonic() < end:
+        took, late, end = [], 0, time.monotonic() + seconds
+        while time.monotonic() < end or not took:
             began = time.perf_counter()
-            assert self.ask().status_code == 200
+            reply = self.ask()
+            # On a machine that does much else, a party may miss the deadline.
+            assert reply.status_code in (200, 504), reply.text
+            late += reply.status_code == 504
             took.append((time.perf_counter() - began) * 1e3)
-        return Load(float(np.median(took)), float(np.percentile(took, 99)), len(took) / seconds, 0)
+        rate = (len(took) - late) / seconds
+        return Load(float(np.median(took)), float(np.percentile(took, 99)), rate, late)
 
     def ask(self, *ids: str) -> httpx.Response:
         return self.client.post("/predict", json={"ids": list(ids or ["c000001"])})

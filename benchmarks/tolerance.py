@@ -28,24 +28,23 @@ class Study:
     epochs: int
     target: float
     rates: tuple[int, ...]
+    windows: tuple[int, ...] = (1, 2, 4, 8, 16)
+    encodings: tuple[str, ...] = ("ef+scalar:8", "ef+scalar:4", "ef+scalar:3", "ef+scalar:2")
+
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """By name, what full pipe is changed to."""
+        found: dict[str, dict[str, Any]] = {
+            f"{window} in flight": {"window": f"fixed:{window}"} if window > 1 else {"most": 1}
+            for window in self.windows
+        }
+        for text in self.encodings:
+            compress = {"embedding": text, "gradient": text}
+            found[f"4 in flight, {text}"] = {"window": "fixed:4", "compress": compress}
+        return found
 
 
 STUDIES = (Study("digits", 60, 0.93, (1, 2, 4, 8)), Study("credit", 8, 0.765, (1, 3)))
-SMOKE = (Study("digits", 1, 0.05, (4,)),)
-WINDOWS = (1, 2, 4, 8, 16)
-BITS = ("plain", "ef+scalar:8", "ef+scalar:4", "ef+scalar:3", "ef+scalar:2")
-
-
-def settings() -> dict[str, dict[str, Any]]:
-    """By name, what full pipe is changed to."""
-    found: dict[str, dict[str, Any]] = {
-        f"{window} in flight": {"window": f"fixed:{window}"} if window > 1 else {"most": 1}
-        for window in WINDOWS
-    }
-    for text in BITS[1:]:
-        compress = {"embedding": text, "gradient": text}
-        found[f"4 in flight, {text}"] = {"window": "fixed:4", "compress": compress}
-    return found
+SMOKE = (Study("digits", 1, 0.05, (4,), (1,), ("ef+scalar:3",)),)
 
 
 def measure(study: Study, console: Console) -> None:
@@ -55,7 +54,7 @@ def measure(study: Study, console: Console) -> None:
         base, train=msgspec.structs.replace(base.train, target=None, patience=None)
     )
     tasks: list[Task] = []
-    for name, changed in settings().items():
+    for name, changed in study.settings().items():
         for rate in study.rates:
             parties = {
                 party: msgspec.structs.replace(
@@ -66,7 +65,7 @@ def measure(study: Study, console: Console) -> None:
             method = {"name": "fullpipe", **changed}
             job = msgspec.structs.replace(base, method=method, parties=parties)
             tasks.append((f"{name}|{rate}", job, None))
-    rounds: dict[str, dict[int, int | None]] = {name: {} for name in settings()}
+    rounds: dict[str, dict[int, int | None]] = {name: {} for name in study.settings()}
     for trial in train_all(tasks):
         name, rate = trial.label.split("|")
         metric = base.train.metric

@@ -207,14 +207,15 @@ def _first(job: Job, folder: Path) -> dict[str, Any]:
 
 
 class Measure:
-    """The accuracy of kept weights on all test rows."""
+    """The accuracy of kept weights on the validation rows, by which the simulator says when the
+    target is reached."""
 
     def __init__(self, job: Job, folder: Path) -> None:
         parts = {name: assemble_party(job, name) for name in job.parties}
         self._bottoms = {name: build_bottom(job, name, part, None) for name, part in parts.items()}
         labels = parts[job.active].labels
         assert labels is not None
-        self._labels = torch.as_tensor(labels.test)
+        self._labels = torch.as_tensor(labels.part("validation"))
         widths = {name: width for name, (_, _, width, _) in self._bottoms.items()}
         self._top = build_top(job.top, widths, parts[job.active].classes or 0).eval()
         self._kept = {
@@ -230,7 +231,7 @@ class Measure:
                 assert build is not None and features is not None
                 module = build().eval()
                 module.load_state_dict(self._weights(name, round, "bottom"))
-                embeddings.append(module(features["test"]))
+                embeddings.append(module(features["validation"]))
             prediction = self._top(embeddings).argmax(dim=1)
         return (prediction == self._labels).double().mean().item()
 

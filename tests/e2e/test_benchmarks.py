@@ -73,8 +73,6 @@ def test_the_study_of_stale_gradients_runs(monkeypatch, capsys):
 
 
 def test_the_study_of_what_windows_and_bits_cost_runs(monkeypatch, capsys):
-    monkeypatch.setattr("benchmarks.tolerance.WINDOWS", (1, 4))
-    monkeypatch.setattr("benchmarks.tolerance.BITS", ("plain", "ef+scalar:3"))
     start(monkeypatch, "benchmarks.tolerance", "--smoke")
     assert "4 in flight, ef+scalar:3" in capsys.readouterr().out
 
