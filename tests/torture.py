@@ -59,6 +59,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "cvfl": ("method.q=2", "method.compressor=scalar:4", "train.labels=shared"),
     "pasta": ("train.target=0.8", "train.stop=target"),
     "celu": ("train.target=0.8", "train.stop=target"),
+    "auto": ("method.share=1.0", "train.target=0.7", "train.stop=target"),
     "fullpipe": ("method.share=1.0", "train.target=0.7", "train.stop=target"),
     "vafl": ("train.target=0.6", "train.stop=target"),
     "flexvfl": ("train.target=0.7", "train.stop=target", "train.labels=shared"),
@@ -66,7 +67,7 @@ METHODS: dict[str, tuple[str, ...]] = {
 IN_STEP = ("fedsgd", "fedbcd", "averaged", "masked", "encrypted", "cvfl")
 PLAN = (
     *(("fedsgd", 30), ("fedbcd", 10), ("averaged", 5), ("masked", 5), ("encrypted", 5)),
-    *(("cvfl", 5), ("pasta", 10), ("celu", 10), ("fullpipe", 10)),
+    *(("cvfl", 5), ("pasta", 10), ("celu", 10), ("fullpipe", 10), ("auto", 5)),
 )
 """What is done when nothing is asked for; the scenes come after it."""
 ROUNDS = 600
