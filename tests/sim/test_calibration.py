@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from colonnade import Costs, JobError, Link, simulate
+from colonnade.compress import chooses
 from colonnade.job.files import load
 from colonnade.methods import build
 from colonnade.party import calibration
@@ -71,7 +72,7 @@ def test_what_is_chosen_is_what_the_plan_says(seed):
         name = each["party"]
         assert abs(each["window"] - planned.windows[name]) <= 1
         # What was measured differs by a percent, so that a rung may.
-        rungs = calibration.chooses(build(run.job.method).compress.embedding).choices
+        rungs = chooses(build(run.job.method).compress.embedding).choices
         for bits, wanted in (("embedding", planned.up), ("gradient", planned.down)):
             apart = rungs.index(each[f"{bits}_bits"]) - rungs.index(wanted[name])
             assert abs(apart) <= 1

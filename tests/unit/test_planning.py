@@ -4,7 +4,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import colonnade as cn
@@ -71,8 +71,17 @@ def test_the_closed_form_is_what_the_recurrence_comes_to(workload, method):
         assert closed.total_ns == pytest.approx(followed.total_ns)
 
 
+BURSTS = Workload(
+    active=Member("a", 0),
+    passives=(Member("p0", 1, Speeds(), Line(891_583, 218_413_308, 281_569_928)),),
+    rows=145, batch_size=8, rounds=1,
+)  # fmt: skip
+"""Three exchanges come at once, and then nothing for a while."""
+
+
 @settings(max_examples=20, deadline=None)
 @given(workloads(), st.sampled_from(["fedsgd", "celu", "pasta", "vafl", "flexvfl"]))
+@example(BURSTS, "pasta")
 def test_no_resource_is_needed_longer_than_there_is_time(workload, name):
     longer = Workload(workload.active, workload.passives, workload.rows, workload.batch_size, 500)
     found = time_of(methods.build({"name": name}), longer)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from colonnade.compress import Compress, by_link, error_feedback
+from colonnade.methods.fullpipe import fullpipe
 from colonnade.methods.method import Method
 from colonnade.policies.average import ema
 from colonnade.policies.local import repeat
-from colonnade.policies.momentum import shared
 from colonnade.policies.rate import stale
-from colonnade.policies.version import recompute
-from colonnade.policies.window import bandwidth_delay
 
 Goal = Literal["accuracy_first", "time_first", "bytes_first"]
 
@@ -62,16 +61,7 @@ def auto(
         # Nothing is stale where one exchange is in flight, so only the updates count.
         rate = stale(tau, share=True)
         return Method(local=repeat(5), rate=rate, average=ema(decay), compress=_both(least, least))
-    if most == 1:
-        return Method(average=ema(decay), compress=_both(least))
-    return Method(
-        window=bandwidth_delay(most, share),
-        version=recompute(),
-        rate=stale(tau),
-        momentum=shared(),
-        average=ema(decay),
-        compress=_both(least),
-    )
+    return replace(fullpipe(most, share, tau, decay), compress=_both(least))
 
 
 def _both(least: int, most: int = 32) -> Compress:

@@ -17,10 +17,10 @@ from colonnade.errors import BreachError
 from colonnade.job.terms import shown
 from colonnade.learn.agreement import Agreement
 from colonnade.learn.learner import PassiveLearner, Reply
-from colonnade.party.calibration import Follower
 from colonnade.party.loop import Handler, TrainingLoop, not_due
 from colonnade.party.masking import awaited, counted_once, exchange_keys
 from colonnade.party.outcome import REASONS, Outcome
+from colonnade.party.probed import Follower
 from colonnade.party.questions import Questions
 from colonnade.party.warmup import rehearse, upload
 from colonnade.party.world import BACKWARD, CODEC, Work, World

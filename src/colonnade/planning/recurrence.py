@@ -8,7 +8,7 @@ program decides (`docs/architecture.md`, the party programs); nothing is compute
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import inf, sqrt
+from math import inf, lcm, sqrt
 
 from colonnade.methods.method import Method
 from colonnade.planning.member import Counted, Follower
@@ -78,7 +78,12 @@ class Recurrence:
                     return done, now / block
         between = (len(starts) - 1 - begun) // per_round
         counted = max(between // 2, 1)
-        counted -= counted % least if counted >= least else 0
+        # What is sent at once comes back at once: a part of a window would mislead.
+        burst = max(map(_window, self.passives), default=1)
+        for whole in (lcm(least, burst), burst if burst > 1 else least):
+            if counted >= whole:
+                counted -= counted % whole
+                break
         known = min(counted * per_round, len(starts) - 1)
         return rounds, (starts[-1] - starts[-1 - known]) / max(known / per_round, 1)
 

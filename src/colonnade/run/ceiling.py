@@ -20,7 +20,7 @@ from colonnade.learn.outbound import Outbound, Purpose
 from colonnade.learn.participant import DTYPES, Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.template import Template
-from colonnade.party.calibration import CALIBRATIONS_MAX, LONG, READY, SHORT, long_bytes, zeros
+from colonnade.party.probes import CALIBRATIONS_MAX, LONG, READY, SHORT, long_bytes, zeros
 from colonnade.policies.view import Exchange
 from colonnade.protect.secret import KEY_BYTES, Secret
 from colonnade.wire.codec import Codec

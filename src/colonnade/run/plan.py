@@ -36,7 +36,7 @@ class Plan:
 
     >>> planned = plan("digits", ["fedsgd", "pasta"], rows=1000)
     >>> planned
-    <Plan of digits: fedsgd 3.85 s, pasta 1.34 s an epoch>
+    <Plan of digits: fedsgd 3.85 s, pasta 1.33 s an epoch>
     >>> planned.predictions["fedsgd"].binds.kind
     'latency'
     """
