@@ -13,8 +13,8 @@ from colonnade.party.world import Work, World
 from colonnade.policies.view import View
 from colonnade.wire.messages import Upload
 
-NOTHING, FORWARD_SHARE = 0.01, 1 / 3
-"""Where a world measures, all of an update shows as its forward pass; a third of it really is."""
+FORWARD_SHARE = 1 / 3
+"""Where speeds are measured, all of an update shows as its forward pass; a third of it really is."""
 
 
 async def rehearse(
@@ -29,11 +29,11 @@ async def rehearse(
     if method.calibrates:
         # The first time is no measure: much is set up in it that all later ones find ready.
         took = await _update(world, agreement, learner, parts)
-        both_ns = took.get(Work.FORWARD, 0) + took.get(Work.BACKWARD, 0)
         view.forward_ns, view.backward_ns = took.get(Work.FORWARD, 0), took.get(Work.BACKWARD, 0)
-        if view.backward_ns < both_ns * NOTHING:
-            view.forward_ns = int(both_ns * FORWARD_SHARE)
-            view.backward_ns = both_ns - view.forward_ns
+        if agreement.timings() is None:
+            whole_ns = view.forward_ns
+            view.forward_ns = int(whole_ns * FORWARD_SHARE)
+            view.backward_ns = whole_ns - view.forward_ns
         view.aggregate_ns = took.get(Work.AGGREGATE, 0)
     if method.rehearses:
         view.update_ns = sum(
