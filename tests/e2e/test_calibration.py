@@ -68,8 +68,6 @@ def test_a_job_that_measures_ends_well_and_both_ends_count_alike():
         assert not isinstance(outcome, Exception), (name, outcome)
     (told,) = found["p1"][1].history.calibrations
     measured = {each["party"]: each for each in told["parties"]}
-    # Both are rehearsed as one, of which a third goes forward.
-    assert measured["p2"]["backward_ns"] == pytest.approx(2 * measured["p2"]["forward_ns"], abs=2)
     assert measured["p2"]["forward_ns"] > 0 and measured["p2"]["latency_ns"] > 0
     assert 1 <= measured["p2"]["window"] <= 4
     active = found["p1"][0].world.ledger.entries()

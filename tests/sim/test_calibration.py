@@ -11,6 +11,7 @@ import torch
 from colonnade import Costs, JobError, Link, simulate
 from colonnade.compress import chooses
 from colonnade.job.files import load
+from colonnade.job.records import Compute
 from colonnade.methods import build
 from colonnade.party import calibration
 from colonnade.planning.choice import choose
@@ -76,6 +77,16 @@ def test_what_is_chosen_is_what_the_plan_says(seed):
         for bits, wanted in (("embedding", planned.up), ("gradient", planned.down)):
             apart = rungs.index(each[f"{bits}_bits"]) - rungs.index(wanted[name])
             assert abs(apart) <= 1
+
+
+def test_an_update_that_is_measured_as_one_is_a_third_forward():
+    case = small(3, method={"name": "auto", "share": 1.0}, rounds=4)
+    costs = Costs(forward="measured", backward="measured", aggregate="measured")
+    job = msgspec.structs.replace(case.job, compute=Compute(costs=costs))
+    run = simulate(with_network(job, latency="5ms"), case.data, case.modules)
+    for each in run.calibrations[0]["parties"]:
+        assert each["forward_ns"] > 0
+        assert each["backward_ns"] == pytest.approx(2 * each["forward_ns"], abs=2)
 
 
 def test_a_slow_line_gets_fewer_bits_and_a_quick_one_all():

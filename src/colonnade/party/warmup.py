@@ -14,7 +14,7 @@ from colonnade.policies.view import View
 from colonnade.wire.messages import Upload
 
 FORWARD_SHARE = 1 / 3
-"""Where speeds are measured, all of an update shows as its forward pass; a third of it really is."""
+"""Where speeds are measured, all of an update shows as its forward pass, and a third of it is."""
 
 
 async def rehearse(
