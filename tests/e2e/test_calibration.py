@@ -134,6 +134,6 @@ def test_a_call_to_measure_that_is_past_or_beyond_the_end_is_a_breach(monkeypatc
 def test_a_passive_party_lets_itself_be_measured_only_so_often(monkeypatch):
     monkeypatch.setattr(calibration, "CALM", 1)
     monkeypatch.setattr(calibration.Watch, "changed", lambda *_: True)
-    monkeypatch.setattr(probed.Follower, "MOST", 2)
+    monkeypatch.setattr(probed, "CALIBRATIONS_MAX", 2)
     _, error = ended(some_case(), "p2")["p2"]
     assert isinstance(error, BreachError) and "2 times are agreed on" in str(error)

@@ -14,6 +14,7 @@ from colonnade.job.files import load
 from colonnade.job.records import Compute
 from colonnade.methods import build
 from colonnade.party import calibration
+from colonnade.party.probes import is_zeros, zeros
 from colonnade.planning.choice import choose
 from colonnade.planning.workload import Workload
 from colonnade.run.clock import simulate_clock
@@ -206,3 +207,10 @@ def test_a_calibration_at_a_checkpoint_s_round_comes_after_it():
     run = clocked("auto:bits=2", links, rounds=200, checkpoint_every=1)
     assert run.status == "end"
     assert run.rounds == 200
+
+
+def test_a_probe_that_hides_more_bytes_than_its_shape_says_is_none():
+    hidden = msgspec.structs.replace(zeros(4), data=zeros(10**8).data)
+    assert is_zeros(zeros(4), 4)
+    assert not is_zeros(zeros(4), 5)
+    assert not is_zeros(hidden, 4)

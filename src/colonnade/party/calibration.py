@@ -37,7 +37,6 @@ from colonnade.party.world import Work
 from colonnade.planning.choice import Choice, choose
 from colonnade.planning.workload import Member, Speeds, Workload
 from colonnade.policies import path
-from colonnade.policies.window import BandwidthDelay
 from colonnade.record.events import Calibrated, Measured
 from colonnade.wire.messages import Calibrate, Echo, Probe, Setting
 
@@ -163,7 +162,7 @@ class Calibrations:
         view, method = program.view, program.method
         if not method.calibrates:
             return
-        steered = isinstance(method.window, BandwidthDelay)
+        steered = method.window.takes_choice
         window = max(view.path.windows.values()) if steered else method.window.most
         self._reach = max(self._reach, view.round + 1 + window)
         if self._watch is None:

@@ -10,7 +10,6 @@ from colonnade.compress import chooses
 from colonnade.errors import BreachError
 from colonnade.party.loop import not_due
 from colonnade.party.probes import CALIBRATIONS_MAX, LONG, is_zeros, long_bytes, zeros
-from colonnade.policies.window import BandwidthDelay
 from colonnade.wire.messages import Calibrate, Echo, Probe, Setting
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 class Follower:
     """A passive party's side: answers probes and takes what was chosen, within the bounds."""
-
-    MOST = CALIBRATIONS_MAX
 
     def __init__(self, program: Passive) -> None:
         self._program = program
@@ -50,14 +47,15 @@ class Follower:
             raise not_due(sender, message)
         if not max(view.sent, view.round + 1) <= message.round < view.rounds:
             raise BreachError(
-                sender, f"{sender} wants to measure after round {message.round}, which is past"
+                sender,
+                f"{sender} wants to measure after round {message.round}, which is past or too late",
             )
         self._times += 1
-        if self._times > self.MOST:
+        if self._times > CALIBRATIONS_MAX:
             raise BreachError(
                 sender,
                 f"{sender} wants to measure the line for the {self._times}th time: "
-                f"{self.MOST} times are agreed on",
+                f"{CALIBRATIONS_MAX} times are agreed on",
             )
         self.due, self._next = message.round, 0
 
@@ -95,7 +93,7 @@ class Follower:
         own = program.agreement.methods[program.world.me]
         part, window = chooses(own.compress.embedding), own.window
         allowed = (0,) if part is None else part.choices
-        steered = isinstance(window, BandwidthDelay)
+        steered = window.takes_choice
         if message.bits not in allowed or not (1 if steered else 0) <= message.window <= (
             window.most if steered else 0
         ):

@@ -32,13 +32,10 @@ def zeros(count: int) -> Packed:
 
 
 def is_zeros(packed: Packed, count: int) -> bool:
-    """Whether they are."""
-    return (packed.codec, packed.dtype, packed.shape, packed.details) == (
-        "plain",
-        "uint8",
-        (count,),
-        b"",
-    ) and not any(packed.data.view)
+    """Whether they are so many, and all zero; how many there are is looked at first."""
+    described = packed.codec, packed.dtype, packed.shape, packed.details
+    sized = described == ("plain", "uint8", (count,), b"") and packed.data.view.nbytes == count
+    return sized and not any(packed.data.view)
 
 
 def line_of(trips_ns: list[int], answers: list[tuple[int, Echo]], size: int) -> Line:

@@ -22,6 +22,8 @@ class WindowPolicy:
     """Whether it grows only while a party has time for local updates."""
     times_arrivals = False
     """Whether the active party must note when embeddings come."""
+    takes_choice = False
+    """Whether it goes on from a size that was worked out from what was measured of the lines."""
 
     def refill(self, view: View) -> int:
         """How many batches to send before the reply at hand is used."""
@@ -124,6 +126,7 @@ class BandwidthDelay(WindowPolicy):
     most: int
     share: float
     times_arrivals = True
+    takes_choice = True
 
     def may_send(self, view: View) -> bool:
         """A reply that is here is used first, so that what is sent is as fresh as it can be."""
