@@ -23,7 +23,7 @@ POLICIES = {
         *("until:100ms", "agreed:100ms:min", "agreed:100ms:max", "deadline:4"),
     ],
     "version": ["stash", "recompute"],
-    "weight": ["uniform", "cosine:0.5", "cosine_fresh", "cosine_fresh:0.5"],
+    "weight": ["uniform", "cosine:0.5", "cosine_fresh", "cosine_fresh:0.5", "compensate"],
     "rate": [
         *("constant", "inverse", "inverse_sqrt:true", "speed_adaptive", "speed_adaptive:3"),
         *("stale", "stale:3"),

@@ -21,9 +21,11 @@ from tests.small import Small, apart, small, with_network
 class Replay:
     """Everybody's weights, moved by a log of actions."""
 
-    def __init__(self, case: Small, threshold: float | None, stale: bool = False) -> None:
+    def __init__(self, case: Small, table: dict, threshold: float | None) -> None:
         self.case = case
-        self.stale = stale
+        self.compensates = table.get("weight") == "compensate"
+        self.recomputes = table.get("version") == "recompute"
+        self.stale = "rate" in table
         """Whether fresh updates are weighed, slowed and robbed of momentum by their staleness."""
         self.updates = dict.fromkeys(case.job.parties, 0)
         self.then: dict[tuple[str, int], int] = {}
@@ -59,12 +61,13 @@ class Replay:
         self.sent[name, round] = self.embed(name, round)
 
     def passive_fresh(self, name, round):
-        """Backward with the weights of then, applied to those of now."""
+        """Backward with the weights of then, or of now, applied to those of now."""
         stash, gradient = self.stash.pop((name, round)), self.gradients[name, round]
         staleness = self.updates[name] - self.then[name, round] if self.stale else 0
         if staleness:
-            now = self.embed(name, round).detach()
-            gradient = gradient * self.weights(self.sent[name, round], now)[:, None]
+            gradient = self.weighed(gradient, name, round, self.embed(name, round).detach())
+        if self.recomputes:
+            stash = self.modules[name]
         embedding = self.embed(name, round, stash)
         gradients = torch.autograd.grad(embedding, list(stash.parameters()), gradient)
         (group,) = self.optimizers[name].param_groups
@@ -79,8 +82,8 @@ class Replay:
     def passive_local(self, name, round):
         embedding = self.embed(name, round)
         gradient = self.gradients[name, round]
-        if self.threshold is not None:
-            gradient = gradient * self.weights(self.sent[name, round], embedding)[:, None]
+        if self.threshold is not None or self.compensates:
+            gradient = self.weighed(gradient, name, round, embedding.detach())
         parameters = list(self.modules[name].parameters())
         self.apply(name, torch.autograd.grad(embedding, parameters, gradient))
 
@@ -116,6 +119,15 @@ class Replay:
         labels = self.case.y()[self.rows(round)]
         losses = F.binary_cross_entropy_with_logits(prediction, labels, reduction="none")
         return leaves, losses.view(-1)
+
+    def weighed(self, gradient, name, round, now):
+        sent = self.sent[name, round].detach()
+        if not self.compensates:
+            return gradient * self.weights(sent, now)[:, None]
+        holders = sum(self.case.has_features(each) for each in self.case.parties)
+        own_losses = len(gradient) * gradient
+        fallen = (own_losses * (now - sent)).sum(1)
+        return gradient * (1 + holders * fallen).clamp(0, 2)[:, None]
 
     def weights(self, stale, current):
         similarity = F.cosine_similarity(stale, current, dim=1, eps=1e-12).detach()
@@ -155,6 +167,8 @@ def uneven(case: Small, latencies: dict[str, str]) -> Small:
 
 
 STALE = {"weight": "cosine_fresh:0.2", "rate": "stale:3", "momentum": "shared"}
+COMPENSATED = STALE | {"weight": "compensate"}
+RECOMPUTED = COMPENSATED | {"version": "recompute"}
 METHODS = {
     "pasta": ({"name": "pasta", "b_max": 4, "s_max": 6}, None),
     "pasta, no decay": ({"name": "pasta", "b_max": 3, "s_max": 4, "decay": False}, None),
@@ -177,6 +191,15 @@ METHODS = {
         STALE | {"name": "celu", "w": 3, "r": 3, "window": "bandwidth_delay:4:1"},
         0.2,
     ),
+    "compensated": (COMPENSATED | {"name": "fedsgd", "window": "fixed:3"}, None),
+    "compensated, and local updates": (
+        COMPENSATED | {"name": "celu", "w": 3, "r": 3, "window": "bandwidth_delay:4:1"},
+        None,
+    ),
+    "compensated, recomputed, and local updates": (
+        RECOMPUTED | {"name": "celu", "w": 3, "r": 3, "window": "bandwidth_delay:4:1"},
+        None,
+    ),
 }
 
 
@@ -189,7 +212,7 @@ def test_a_run_is_what_its_log_says(name, label_only):
     case = uneven(case, {"p0": "211ms", "p2": "403ms"})
     run = simulate(case.job, case.data, case.modules)
     log = [(*action, name) for name, party in run.parties.items() for action in party.actions]
-    replay = Replay(case, threshold, "rate" in table)
+    replay = Replay(case, table, threshold)
     for _, action, round, party in sorted(log, key=lambda entry: entry[0]):
         replay.do(party, action, round)
     assert apart(run.weights, replay.modules, case.job.active) <= 1e-12

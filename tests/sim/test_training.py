@@ -248,15 +248,15 @@ def test_extra_metrics_are_recorded():
 class Half(Uniform):
     """Every stale row counts half."""
 
-    weighs = True
+    weighs = weighs_active = True
 
-    def rows(self, stale, current):
+    def rows(self, stale, current, slope=None):
         assert stale.shape == current.shape
         return stale.new_full((len(stale),), 0.5)
 
 
 class Full(Half):
-    def rows(self, stale, current):
+    def rows(self, stale, current, slope=None):
         return stale.new_ones(len(stale))
 
 

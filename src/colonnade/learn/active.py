@@ -161,7 +161,7 @@ class TorchActive(TorchLearner):
         """Top model, loss, and its derivatives by every embedding; what others get is never
         weighed."""
         factors, answer = None, None
-        if stale and self._method.weight.weighs:
+        if stale and self._method.weight.weighs_active:
             answer = self._derivatives(own, exchange)
             factors = self._row_weights(exchange.answer, answer)
         leaves = self._leaves(own, exchange, wanted)

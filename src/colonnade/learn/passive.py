@@ -317,8 +317,7 @@ class TorchPassive(TorchLearner):
         forward: Forward = exchange.forward
         gradient = self._bounded(self._gradient(exchange, forward.embedding))
         if present is not None and self._method.weight.weighs_fresh:
-            rows = self._method.weight.rows(then.embedding.detach(), present.embedding.detach())
-            gradient = gradient * rows.view(-1, 1)
+            gradient = self._weighed(gradient, then, present)
         self._trainer.begin_round()
         self._importance = gradient.sum(dim=0).abs()
         self._go_back(forward, gradient)
@@ -327,17 +326,25 @@ class TorchPassive(TorchLearner):
                 weight.grad = forward.stashed[name].grad
             forward.stashed = None
         forward.drawn = None
+        if forward is not then:
+            # Local updates on the exchange compare with what was sent, which the gradient is of.
+            exchange.forward = Forward(then.embedding.detach())
         self._trainer.step(exchange.round, staleness)
 
     def local_backward(self, forward: Forward, exchange: Exchange) -> None:
         """The same with a new h and the g that came for the old one."""
         gradient = self._gradient(exchange, forward.embedding)
         if self._method.weight.weighs:
-            stale = exchange.forward.embedding.detach()
-            rows = self._method.weight.rows(stale, forward.embedding.detach())
-            gradient = gradient * rows.view(-1, 1)
+            gradient = self._weighed(gradient, exchange.forward, forward)
         self._go_back(forward, gradient)
         self._trainer.step(exchange.round)
+
+    def _weighed(self, gradient: torch.Tensor, then: Forward, now: Forward) -> torch.Tensor:
+        """The gradient that came, with each row as much as it is still worth."""
+        # Of the mean loss: times the number of rows it is that of each row's own loss.
+        slope = gradient * (len(gradient) * len(self._agreement.present))
+        stale, current = then.embedding.detach(), now.embedding.detach()
+        return gradient * self._method.weight.rows(stale, current, slope).view(-1, 1)
 
     def _go_back(self, forward: Forward, gradient: torch.Tensor) -> None:
         """Through the bottom model: the gradient, and what protections add to the loss."""

@@ -311,7 +311,7 @@ class Active(ActiveWork):
             self._note(math.nan, exchange.completes)
             self.diverge(Fault(f"{error} in round {round + 1}", sender=error.peer))
             return
-        wanted = order.at_once or not order.recomputes or self.method.weight.weighs
+        wanted = order.at_once or not order.recomputes or self.method.weight.weighs_active
         began_ns = self.world.now()
         aggregate = await self.derive(exchange, exchange.forward, wanted)
         view.aggregate_ns = self.world.now() - began_ns

@@ -124,8 +124,8 @@ def _check_rate(policy: Any) -> None:
 
 def _check_weight(policy: Any) -> None:
     draw = torch.Generator().manual_seed(0)
-    stale, current = torch.randn(2, 6, 3, generator=draw)
-    rows = policy.rows(stale, current.requires_grad_())
+    stale, current, slope = torch.randn(3, 6, 3, generator=draw)
+    rows = policy.rows(stale, current.requires_grad_(), slope)
     expect(rows.shape == (6,), f"{policy!r} gives weights of shape {tuple(rows.shape)} for 6 rows")
     good = torch.isfinite(rows).all() and (rows >= 0).all()
     expect(good, f"{policy!r} gives a row a weight below 0, or none that is finite")
