@@ -58,11 +58,15 @@ class Replay:
         self.stash[name, round] = copy.deepcopy(self.modules[name])
         self.sent[name, round] = self.embed(name, round)
 
+    def passive_again(self, name, round):
+        """Backward with the weights of now."""
+        self.stash[name, round] = copy.deepcopy(self.modules[name])
+
     def passive_fresh(self, name, round):
         """Backward with the weights of then, applied to those of now."""
         stash, gradient = self.stash.pop((name, round)), self.gradients[name, round]
         staleness = self.updates[name] - self.then[name, round] if self.stale else 0
-        if staleness:
+        if staleness and self.threshold is not None:
             now = self.embed(name, round).detach()
             gradient = gradient * self.weights(self.sent[name, round], now)[:, None]
         embedding = self.embed(name, round, stash)
@@ -172,6 +176,15 @@ METHODS = {
         {"name": "fedbcd", "updates": 2, "window": "bandwidth_delay:6:1"},
         None,
     ),
+    "present weights": ({"name": "fedsgd", "window": "fixed:3", "version": "recompute"}, None),
+    "present weights while there is time": (
+        {"name": "fullpipe", "share": 1.0, "tau": 3.0, "decay": 0.0},
+        None,
+    ),
+    "present weights while there is time, and instance weights": (
+        STALE | {"name": "fedsgd", "window": "fixed:6", "version": "recompute:idle"},
+        0.2,
+    ),
     "stale": (STALE | {"name": "fedsgd", "window": "fixed:3"}, 0.2),
     "stale, and local updates": (
         STALE | {"name": "celu", "w": 3, "r": 3, "window": "bandwidth_delay:4:1"},
@@ -189,13 +202,16 @@ def test_a_run_is_what_its_log_says(name, label_only):
     case = uneven(case, {"p0": "211ms", "p2": "403ms"})
     run = simulate(case.job, case.data, case.modules)
     log = [(*action, name) for name, party in run.parties.items() for action in party.actions]
-    replay = Replay(case, threshold, "rate" in table)
+    replay = Replay(case, threshold, "rate" in table or table["name"] == "fullpipe")
     for _, action, round, party in sorted(log, key=lambda entry: entry[0]):
         replay.do(party, action, round)
     assert apart(run.weights, replay.modules, case.job.active) <= 1e-12
     updates = run.summary()["updates"]
     local = sum(counts["local"] for counts in updates.values())
-    if table["name"] != "fedsgd":
+    if table["name"] not in ("fedsgd", "fullpipe"):
         assert local >= 0.3 * sum(counts["local"] + counts["fresh"] for counts in updates.values())
+    if "there is time" in name:
+        counts = {which: sum(entry[1] == which for entry in log) for which in ("again", "fresh")}
+        assert counts["again"] > 0
     if "pasta" in name or "window" in table:
         assert max(run.summary()["max_in_flight"].values()) >= 2

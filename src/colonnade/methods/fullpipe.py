@@ -45,7 +45,7 @@ def fullpipe(
         return Method(average=ema(decay))
     return Method(
         window=bandwidth_delay(most, share),
-        version=recompute(),
+        version=recompute("idle"),
         rate=stale(tau),
         momentum=shared(),
         average=ema(decay),
