@@ -69,7 +69,7 @@ class Study:
     ideas: tuple[str, ...] = IDEAS
 
 
-STUDIES = (Study("digits", 40, 0.93, (4, 8, 16)), Study("credit", 8, 0.765, (3, 9)))
+STUDIES = (Study("digits", 40, 0.93, (2, 4, 8)), Study("credit", 8, 0.765, (3, 9)))
 SMOKE = (Study("digits", 1, 0.05, (4,), (3,), (0,)),)
 
 
