@@ -16,13 +16,20 @@ from tests.faulty import Loose, faulty
 
 POLICIES = {
     "exchange": ["gradients", "snapshot"],
-    "window": ["lockstep", "pipelined:3", "fixed:4", "bandwidth_delay:8", "bandwidth_delay:9:0.5"],
+    "window": [
+        "lockstep",
+        "pipelined:3",
+        "fixed:4",
+        "fixed:6:2",
+        "bandwidth_delay:8",
+        "bandwidth_delay:9:0.5",
+    ],
     "quorum": ["everyone", "anyone", "anyone:upload"],
     "local": [
         *("once", "repeat:3", "workset:5:5", "workset:3:4:overlap=false", "while_waiting:4"),
         *("until:100ms", "agreed:100ms:min", "agreed:100ms:max", "deadline:4"),
     ],
-    "version": ["stash", "recompute"],
+    "version": ["stash", "recompute", "recompute:idle"],
     "weight": ["uniform", "cosine:0.5", "cosine_fresh", "cosine_fresh:0.5", "compensate"],
     "rate": [
         *("constant", "inverse", "inverse_sqrt:true", "speed_adaptive", "speed_adaptive:3"),

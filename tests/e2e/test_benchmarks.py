@@ -77,6 +77,12 @@ def test_the_study_of_what_windows_and_bits_cost_runs(monkeypatch, capsys):
     assert "4 in flight, ef+scalar:3" in capsys.readouterr().out
 
 
+def test_the_study_of_other_ideas_runs(monkeypatch, capsys):
+    start(monkeypatch, "benchmarks.ideas", "--smoke")
+    out = capsys.readouterr().out
+    assert all(idea in out for idea in ("compensated at the embedding", "predicted", "annealed"))
+
+
 def test_the_comparison_of_settings_for_few_customers_runs(monkeypatch, capsys):
     monkeypatch.setitem(BOOSTING, "max_iter", 20)
     start(monkeypatch, "benchmarks.overlap", "--smoke")

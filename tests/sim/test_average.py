@@ -188,7 +188,7 @@ def test_a_party_that_runs_ahead_averages_in_the_order_of_its_updates(table, thr
     case = uneven(case, {"p0": "211ms", "p2": "403ms"})
     run = simulate(case.job, case.data, case.modules)
     log = [(*action, name) for name, party in run.parties.items() for action in party.actions]
-    replay = AveragedReplay(case, threshold)
+    replay = AveragedReplay(case, table, threshold)
     for _, action, round, party in sorted(log, key=lambda entry: entry[0]):
         replay.do(party, action, round)
     assert max(run.summary()["max_in_flight"].values()) >= 2

@@ -15,14 +15,14 @@ from tests.small import small, with_network
 
 CHOICES = {
     "exchange": ["gradients", "snapshot"],
-    "window": ["lockstep", "pipelined:1", "pipelined:2", "pipelined:4", "fixed:3",
+    "window": ["lockstep", "pipelined:1", "pipelined:2", "pipelined:4", "fixed:3", "fixed:4:2",
                "bandwidth_delay:4:1", "bandwidth_delay:1"],
     "quorum": ["everyone", "anyone", "anyone:upload"],
     "local": ["once", "repeat:1", "repeat:3", "workset:3:3", "workset:2:3:false",
               "workset:1:2:false", "while_waiting:0", "while_waiting:3", "while_waiting:2:false",
               "until:0s", "until:70ms", "agreed:70ms:min", "agreed:90ms:max",
               "deadline:0", "deadline:3"],
-    "version": ["stash", "recompute"],
+    "version": ["stash", "recompute", "recompute:idle"],
     "weight": ["uniform", "cosine:0", "cosine:0.7", "cosine_fresh", "cosine_fresh:0.7",
                "compensate"],
     "rate": ["constant", "inverse_sqrt", "inverse_sqrt:true", "inverse", "speed_adaptive",

@@ -22,11 +22,13 @@ FOLLOWED = [
     *("celu", "pasta", "vafl", "vafl:local=repeat:3", "pasta:b_max=1", "pasta:decay=false"),
     *("pasta:b_max=8:s_max=8", "celu:w=2:r=9", "celu:window=pipelined:3", "vafl:local=workset:3:3"),
     "pasta:version=recompute",
+    "pasta:version=recompute:idle",
     "vafl:start=upload",
     "fullpipe:share=1.0",
     "fullpipe:most=4:share=1.0",
     "auto:share=1.0",
     "fedsgd:window=fixed:5",
+    "fedsgd:window=fixed:8:2",
 ]
 OWN = [{"name": "tests.planned:full", "most": most, "eager": eager, "updates": updates}
        for most, eager, updates in ((2, False, 2), (5, True, 1), (20, False, 1))]  # fmt: skip

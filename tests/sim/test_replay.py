@@ -23,9 +23,11 @@ class Replay:
 
     def __init__(self, case: Small, table: dict, threshold: float | None) -> None:
         self.case = case
-        self.compensates = table.get("weight") == "compensate"
-        self.recomputes = table.get("version") == "recompute"
-        self.stale = "rate" in table
+        fullpipe = table["name"] == "fullpipe"
+        self.compensates = fullpipe or table.get("weight") == "compensate"
+        self.spares = fullpipe or table.get("version") == "recompute:idle"
+        self.again: set[tuple[str, int]] = set()
+        self.stale = "rate" in table or table["name"] == "fullpipe"
         """Whether fresh updates are weighed, slowed and robbed of momentum by their staleness."""
         self.updates = dict.fromkeys(case.job.parties, 0)
         self.then: dict[tuple[str, int], int] = {}
@@ -60,14 +62,18 @@ class Replay:
         self.stash[name, round] = copy.deepcopy(self.modules[name])
         self.sent[name, round] = self.embed(name, round)
 
+    def passive_again(self, name, round):
+        """Backward with the weights of now."""
+        self.stash[name, round] = copy.deepcopy(self.modules[name])
+        self.again.add((name, round))
+
     def passive_fresh(self, name, round):
         """Backward with the weights of then, or of now, applied to those of now."""
         stash, gradient = self.stash.pop((name, round)), self.gradients[name, round]
         staleness = self.updates[name] - self.then[name, round] if self.stale else 0
-        if staleness:
+        again = (name, round) in self.again or not self.spares
+        if staleness and again and (self.threshold is not None or self.compensates):
             gradient = self.weighed(gradient, name, round, self.embed(name, round).detach())
-        if self.recomputes:
-            stash = self.modules[name]
         embedding = self.embed(name, round, stash)
         gradients = torch.autograd.grad(embedding, list(stash.parameters()), gradient)
         (group,) = self.optimizers[name].param_groups
@@ -186,6 +192,15 @@ METHODS = {
         {"name": "fedbcd", "updates": 2, "window": "bandwidth_delay:6:1"},
         None,
     ),
+    "present weights": ({"name": "fedsgd", "window": "fixed:3", "version": "recompute"}, None),
+    "present weights while there is time": (
+        {"name": "fullpipe", "share": 1.0, "tau": 3.0, "decay": 0.0},
+        None,
+    ),
+    "present weights while there is time, and instance weights": (
+        STALE | {"name": "fedsgd", "window": "fixed:6", "version": "recompute:idle"},
+        0.2,
+    ),
     "stale": (STALE | {"name": "fedsgd", "window": "fixed:3"}, 0.2),
     "stale, and local updates": (
         STALE | {"name": "celu", "w": 3, "r": 3, "window": "bandwidth_delay:4:1"},
@@ -218,7 +233,10 @@ def test_a_run_is_what_its_log_says(name, label_only):
     assert apart(run.weights, replay.modules, case.job.active) <= 1e-12
     updates = run.summary()["updates"]
     local = sum(counts["local"] for counts in updates.values())
-    if table["name"] != "fedsgd":
+    if table["name"] not in ("fedsgd", "fullpipe"):
         assert local >= 0.3 * sum(counts["local"] + counts["fresh"] for counts in updates.values())
+    if "there is time" in name:
+        counts = {which: sum(entry[1] == which for entry in log) for which in ("again", "fresh")}
+        assert counts["again"] > 0
     if "pasta" in name or "window" in table:
         assert max(run.summary()["max_in_flight"].values()) >= 2

@@ -54,6 +54,22 @@ def test_with_one_exchange_in_flight_every_window_is_lock_step():
     assert runs[0].summary()["bytes"] == runs[1].summary()["bytes"]
 
 
+def test_a_window_that_is_annealed_falls_over_the_first_half():
+    link = Link(latency="2s")
+    costs = Costs(forward="1ms", backward="1ms", aggregate="1ms")
+    run = clocked("fixed:8:2", dict.fromkeys(("lab", "insurer"), link), costs, rounds=200)
+    sent, sizes = 0, []
+    for _, action, round in run.parties["lab"].actions:
+        sent += action == "send"
+        if action == "fresh":
+            sizes.append(sent - round)
+    assert sizes[0] == 8 and set(sizes[:60]) >= {8, 7, 6, 5}
+    assert sizes == sorted(sizes, reverse=True)
+    assert set(sizes[102:198]) == {2} and run.summary()["max_in_flight"]["lab"] == 8
+    with pytest.raises(RequestError, match="give 1 to 4"):
+        build({"name": "fedsgd", "window": "fixed:4:5"})
+
+
 def in_flight(run, name: str, rounds: int) -> float:
     """How many exchanges a party had in flight, mean over its last rounds."""
     counted, found = 0, []

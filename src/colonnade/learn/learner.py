@@ -110,11 +110,13 @@ class PassiveLearner(Learner, Protocol):
     def room(self) -> int:
         """How many exchanges may be in flight by the memory that they take."""
 
-    def backward(self, exchange: Exchange, present: Any = None, staleness: int = 0) -> None:
-        """The fresh update: the reply goes back through the forward pass that made it, or through
-        one at the present weights, where the method recomputes. Where it weighs fresh updates,
-        the present pass tells how much each row has changed since. `staleness` is how many own
-        updates came between."""
+    def backward(
+        self, exchange: Exchange, present: Any = None, staleness: int = 0, again: bool = False
+    ) -> None:
+        """The fresh update: the reply goes back through the forward pass that made it, or with
+        `again` through the present one. Where the method weighs fresh updates, the present pass
+        tells how much each row has changed since. `staleness` is how many own updates came
+        between."""
 
     def local_backward(self, forward: Any, exchange: Exchange) -> None:
         """A local update: the cached reply goes back through a new forward pass."""

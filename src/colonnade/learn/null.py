@@ -108,7 +108,9 @@ class NullPassive(NullLearner):
 
     room = MOST_MAX
 
-    def backward(self, exchange: Exchange, present: None = None, staleness: int = 0) -> None:
+    def backward(
+        self, exchange: Exchange, present: None = None, staleness: int = 0, again: bool = False
+    ) -> None:
         self.applied.append(exchange.round)
 
     def evaluate(self, split: Split, round: int, best: bool) -> list[tuple[int, Packed]]:

@@ -308,11 +308,17 @@ class TorchPassive(TorchLearner):
         return max(1, min(self._party.job.limits.in_flight_bytes // one, MOST_MAX))
 
     def backward(
-        self, exchange: Exchange, present: Forward | None = None, staleness: int = 0
+        self,
+        exchange: Exchange,
+        present: Forward | None = None,
+        staleness: int = 0,
+        again: bool = False,
     ) -> None:
         """θ ← θ − η (∂h/∂θ)ᵀ (w ⊙ g), with the h that was sent, or the present one."""
         then: Forward = exchange.forward
-        if present is not None and self._method.version.recomputes():
+        if again:
+            assert present is not None
+            then.stashed = None
             exchange.forward = present
         forward: Forward = exchange.forward
         gradient = self._bounded(self._gradient(exchange, forward.embedding))

@@ -11,7 +11,7 @@ from colonnade.record.tree import Tree, moved
 
 _SAVED = (
     *("now_ns", "round", "sent", "fresh", "local", "finished_ns", "update_ns", "top_ns"),
-    *("forward_ns", "backward_ns", "aggregate_ns"),
+    *("forward_ns", "backward_ns", "aggregate_ns", "idle_ns", "spare"),
     *("agreed", "reported", "locals_since_fresh", "sent_since_fresh", "in_flight_max", "window"),
     *("path", "staleness"),
     *("arrived", "answered", "signals", "signalled"),

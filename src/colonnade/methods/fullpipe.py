@@ -7,6 +7,7 @@ from colonnade.policies.average import ema
 from colonnade.policies.momentum import shared
 from colonnade.policies.rate import stale
 from colonnade.policies.version import recompute
+from colonnade.policies.weight import compensate
 from colonnade.policies.window import SHARE, bandwidth_delay
 
 
@@ -21,10 +22,13 @@ def fullpipe(
     back. Here a passive party has as many in flight as keep the slowest stage busy (W, measured
     while it trains), so that a round takes as long as that stage. The price is staleness: a
     gradient g of the loss by the embedding h comes back when s ≤ W − 1 updates of the party's own
-    have come between. So a passive party goes forward again with its present weights θ, and takes
-    smaller steps with less momentum β the staler they are:
+    have come between. So a passive party goes forward again with its present weights θ, as long as
+    it has time for that. It then knows how far each row's embedding has moved, and by that what
+    its gradient would be by now (K parties, B rows in a batch); and it takes smaller steps with
+    less momentum β the staler they are:
 
-        m ← β′ m + (1 − β′) (∂h(θ)/∂θ)ᵀ g        1/(1−β′) = max(1, 1/(1−β) − s)
+        wᵢ = 1 + K ⟨B gᵢ, hᵢ(θ) − hᵢ⟩, within 0 and 2
+        m ← β′ m + (1 − β′) (∂h(θ)/∂θ)ᵀ (w ⊙ g)        1/(1−β′) = max(1, 1/(1−β) − s)
         θ ← θ − η/(1 + s/τ) · step(m)
 
     The active party's own models are never stale, and train as they always do. What is evaluated
@@ -39,13 +43,14 @@ def fullpipe(
 
     Example:
         >>> sorted(fullpipe().composition())
-        ['average', 'momentum', 'rate', 'version', 'window']
+        ['average', 'momentum', 'rate', 'version', 'weight', 'window']
     """
     if most == 1:
         return Method(average=ema(decay))
     return Method(
         window=bandwidth_delay(most, share),
-        version=recompute(),
+        version=recompute("idle"),
+        weight=compensate(),
         rate=stale(tau),
         momentum=shared(),
         average=ema(decay),

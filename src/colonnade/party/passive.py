@@ -70,9 +70,11 @@ class Passive(TrainingLoop):
         (self.active,) = world.peers
         self.yields = self.method.local.yields(Role.PASSIVE)
         self.reports = self.method.local.reports
-        self.recomputes = self.method.version.recomputes()
-        self.stashes = self.method.updates_between and not self.recomputes
-        self.compares = self.method.weight.weighs_fresh
+        version = self.method.version
+        keeps = version.spares or not version.recomputes()
+        self.stashes = self.method.updates_between and keeps
+        # Where a party spares itself the second forward pass, nothing is there to compare with.
+        self.compares = self.method.weight.weighs_fresh and not self.method.version.spares
         self.view.room = learner.room
         self.in_flight: dict[int, Exchange] = {}
         self.replies: deque[tuple[Exchange, Reply]] = deque()
@@ -233,7 +235,9 @@ class Passive(TrainingLoop):
         else:
             if self.learner.prefetches and self._may_send():
                 self.learner.prefetch(self.agreement.plan.batch(view.sent))
+            began_ns = self.world.now()
             self.take(await self.world.receive(waiting_for=self.waiting_for))
+            view.idle_ns += self.world.now() - began_ns
         return False
 
     def _saves_next(self) -> bool:
@@ -303,12 +307,15 @@ class Passive(TrainingLoop):
         exchange, reply = self.replies.popleft()
         view.replies -= 1
         view.staleness = view.updates - exchange.updates_then
+        again = view.staleness > 0 and self.method.version.again(view)
         present = None
-        if view.staleness and (self.recomputes or self.compares):
+        if again or (view.staleness and self.compares):
             present = await self.forward(exchange, like=exchange.forward)
+        if again:
+            view.actions.append((world.now(), "again", exchange.round))
         await world.compute(partial(learner.unpack, exchange, reply), CODEC)
         began_ns = world.now()
-        backward = partial(learner.backward, exchange, present, view.staleness)
+        backward = partial(learner.backward, exchange, present, view.staleness, again)
         await world.compute(backward, BACKWARD)
         now_ns = world.now()
         view.backward_ns = now_ns - began_ns

@@ -81,7 +81,7 @@ def choose(method: Method, workload: Workload) -> Choice:
     round_ns = laws.round_ns(stages, window)
     # A party that is near needs fewer in flight than the one that is farthest away.
     windows = {
-        each.name: min(window, _filling(stages.loop_ns(place), round_ns))
+        each.name: min(window, _filling(laws.around_ns(stages, place, round_ns), round_ns))
         for place, each in enumerate(workload.passives)
     }
     sizes = [lines.bytes_of(each.name, bits) for each in workload.passives]

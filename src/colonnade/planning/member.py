@@ -76,6 +76,7 @@ class Follower(Counted):
     def __init__(self, stage: PassiveStage, method: Method, workload: Workload) -> None:
         super().__init__(Role.PASSIVE, method, workload)
         self.stage = stage
+        self.view.forward_ns = stage.spare_ns
         self.arrivals: list[float] = []
         """When each embedding is at the active party."""
         self.answered = 0
@@ -139,7 +140,9 @@ class Follower(Counted):
         elif not (self.holds or self._ending) and self.updates():
             self.free_ns += stage.update_ns
         elif self._replies:
-            self.free_ns = max(self.free_ns, self._replies[0][0])
+            until_ns = max(self.free_ns, self._replies[0][0])
+            view.idle_ns += int(until_ns - self.free_ns)
+            self.free_ns = until_ns
         else:
             return False
         return True
@@ -161,8 +164,10 @@ class Follower(Counted):
             self._send()
         self._replies.popleft()
         view.replies -= 1
-        stale = view.updates > self._updates_then.popleft()
-        self.free_ns += self.stage.use_ns + (self.stage.again_ns if stale else 0)
+        self.free_ns += self.stage.use_ns
+        if view.updates > self._updates_then.popleft():
+            again = self.method.version.again(view)
+            self.free_ns += self.stage.again_ns + (self.stage.spare_ns if again else 0)
         self._held = self.stage.held
         self.fresh()
 

@@ -8,6 +8,7 @@ program decides (`docs/architecture.md`, the party programs); nothing is compute
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from math import inf, lcm, sqrt
 
 from colonnade.methods.method import Method
@@ -17,8 +18,8 @@ from colonnade.planning.stages import Stages
 from colonnade.planning.workload import Workload
 from colonnade.policies import path
 from colonnade.policies.local import WhileWaiting
-from colonnade.policies.view import Role
-from colonnade.policies.window import BandwidthDelay, Pipelined
+from colonnade.policies.view import Role, View
+from colonnade.policies.window import Annealed, BandwidthDelay, Pipelined
 
 FOLLOWED = 96
 """Rounds that are followed at most; the rest go at the pace of the later half of them."""
@@ -185,6 +186,13 @@ def recurrent(
     )
 
 
+def _of_one_size(window: Annealed, rounds: int) -> Iterator[int]:
+    """Rounds with as many in flight."""
+    views = (View(Role.PASSIVE, rounds, rounds, 2, round=round) for round in range(rounds))
+    for _, alike in groupby(views, window.allowed):
+        yield sum(1 for _ in alike)
+
+
 def _followed(method: Method) -> int:
     """A window that finds out what fills the pipe takes some of its own to do so."""
     measures = isinstance(method.window, BandwidthDelay)
@@ -199,8 +207,11 @@ def _window(party: Follower) -> int:
 
 def _stretches(method: Method, workload: Workload) -> Iterator[int]:
     """Rounds in which the policies are asked for the same: with local updates that become fewer,
-    those up to the epoch in which they next do."""
+    those up to the epoch in which they next do; with a window that does, those of one size."""
     local, size, left = method.local, workload.per_epoch, workload.rounds
+    if isinstance(method.window, Annealed):
+        yield from _of_one_size(method.window, workload.rounds)
+        return
     if not (isinstance(local, WhileWaiting) and local.decay):
         yield left
         return

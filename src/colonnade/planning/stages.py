@@ -38,6 +38,8 @@ class PassiveStage(NamedTuple):
     """From a reply at hand to the end of the fresh update."""
     again_ns: int
     """A forward pass more, for a reply that updates of its own have made stale."""
+    spare_ns: int
+    """The same where it is left out as long as the next reply is waiting."""
     held: int
     """Local updates before the next batch is sent."""
     update_ns: int
@@ -55,7 +57,12 @@ class PassiveStage(NamedTuple):
     @property
     def busy_ns(self) -> int:
         """What the party has to compute in a round."""
-        return self.use_ns + self.again_ns + self.held * self.update_ns + self.send_ns
+        return self.fresh_ns + self.again_ns
+
+    @property
+    def fresh_ns(self) -> int:
+        """The same where nothing is stale."""
+        return self.use_ns + self.held * self.update_ns + self.send_ns
 
 
 class ActiveStage(NamedTuple):
@@ -131,8 +138,13 @@ class Stages(NamedTuple):
     def loop_ns(self, place: int) -> float:
         """From an embedding's forward pass to the end of its fresh update: once around."""
         passive = self.passives[place]
-        inside = passive.busy_ns + self.active.reply_after_ns(place)
-        return inside + 2 * passive.delay_ns + passive.full.up_ns + passive.full.down_ns
+        return passive.busy_ns + passive.spare_ns + self.away_ns(place)
+
+    def away_ns(self, place: int) -> float:
+        """How much of that an exchange is away from the party."""
+        passive = self.passives[place]
+        lines = 2 * passive.delay_ns + passive.full.up_ns + passive.full.down_ns
+        return self.active.reply_after_ns(place) + lines
 
     @property
     def bottleneck_ns(self) -> float:
@@ -157,7 +169,9 @@ def stages_of(method: Method, workload: Workload) -> Stages:
     passives = []
     for each in workload.passives:
         speeds = each.speeds
-        again = method.version.recomputes() or method.weight.weighs_fresh
+        version = method.version
+        always = version.recomputes() and not version.spares
+        again = always or (method.weight.weighs_fresh and not version.spares)
         use_ns = speeds.codec_ns + speeds.backward_ns
         update_ns = speeds.forward_ns + speeds.backward_ns
         passives.append(
@@ -165,6 +179,7 @@ def stages_of(method: Method, workload: Workload) -> Stages:
                 name=each.name,
                 use_ns=use_ns,
                 again_ns=speeds.forward_ns if again else 0,
+                spare_ns=speeds.forward_ns if version.spares and not again else 0,
                 held=_held(
                     method.local, Role.PASSIVE, each.name, use_ns, update_ns, agreed, timings
                 ),

@@ -60,7 +60,8 @@ class Exchange(msgspec.Struct):
 
 
 Action = tuple[int, str, int]
-"""When, what (`send`, `aggregate`, `reply`, `fresh`, `local`), and on which round's exchange."""
+"""When, what (`send`, `aggregate`, `reply`, `again`, `fresh`, `local`), and on which round's
+exchange; `again` is a forward pass at the present weights, which the next `fresh` goes through."""
 Effort = tuple[int, float]
 """How many updates, and with which learning rate."""
 MOST_MAX = 1_000
@@ -79,6 +80,20 @@ class Window:
 
     size: int = 1
     previous: int = 1
+
+
+@dataclass(slots=True)
+class Spare:
+    """At a passive party: whether it has time for more than it must do."""
+
+    again: bool = False
+    """Whether it goes forward again for stale replies."""
+    since: int = 0
+    """Fresh updates when it was last judged."""
+    idle_ns: int = 0
+    """For how long the party had idled until then."""
+    until: int = 0
+    """Fresh updates after which it is judged again."""
 
 
 @dataclass(slots=True)
@@ -147,6 +162,9 @@ class View:
     """How long the last forward pass took; 0 while none is known."""
     backward_ns: int = 0
     """How long the last backward pass took, with its step."""
+    idle_ns: int = 0
+    """At a passive party: for how long it has waited for messages."""
+    spare: Spare = field(default_factory=Spare)
     aggregate_ns: int = 0
     """At the active party: how long the last aggregation took."""
     top_ns: int = 0

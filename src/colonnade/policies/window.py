@@ -113,6 +113,22 @@ class Fixed(WindowPolicy):
 
 
 @dataclass(frozen=True)
+class Annealed(Fixed):
+    """`most` exchanges in flight at first, ever fewer over the first half of a job, and `least`
+    from then on."""
+
+    least: int
+
+    def allowed(self, view: View) -> int:
+        """How many exchanges the party may have in flight now."""
+        gone = min(1.0, 2 * view.round / view.rounds)
+        return min(self.most - round(gone * (self.most - self.least)), view.room)
+
+    def may_send(self, view: View) -> bool:
+        return view.in_flight < self.allowed(view)
+
+
+@dataclass(frozen=True)
 class BandwidthDelay(WindowPolicy):
     """As many exchanges in flight as fill the pipe, and no more: they would only be staler.
 
@@ -167,12 +183,19 @@ def pipelined(most: int) -> Lockstep | Pipelined:
     return Pipelined(most) if _checked(most) > 1 else Lockstep()
 
 
-def fixed(most: int) -> Lockstep | Fixed:
-    """Always `most` exchanges in flight.
+def fixed(most: int, least: int = 0) -> Lockstep | Fixed:
+    """Always `most` exchanges in flight; with `least` so many at first, and ever fewer over the
+    first half of a job, down to that.
 
-    >>> fixed(1) == lockstep()
-    True
+    >>> fixed(1) == lockstep(), fixed(4, 4) == fixed(4)
+    (True, True)
+    >>> fixed(16, 4)
+    Annealed(most=16, least=4)
     """
+    if not 0 <= least <= _checked(most):
+        raise RequestError(f"a window that falls from {most} to {least}: give 1 to {most}")
+    if 0 < least < most:
+        return Annealed(most, least)
     return Fixed(most) if _checked(most) > 1 else Lockstep()
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from colonnade.policies.view import Exchange, Path, Window
+from colonnade.policies.view import Exchange, Path, Spare, Window
 from colonnade.wire.messages import Buffer, Packed
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def register(kind: type, **fields: Any) -> None:
 register(Buffer, view=memoryview)
 register(Packed, codec=str, dtype=str, shape=tuple, data=Buffer, details=bytes)
 register(Window, size=int, previous=int)
+register(Spare, again=bool, since=int, idle_ns=int, until=int)
 register(
     Path,
     phase=str,

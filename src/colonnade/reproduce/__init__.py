@@ -34,6 +34,31 @@ class Say(Protocol):
     def __call__(self, text: str, done: int = 0, total: int = 0) -> None: ...
 
 
+class Progress:
+    """Says how far a race is, for `on_plan` and `on_done` of `run.race`.
+
+    >>> progress = Progress("credit", lambda *words: print(*words))
+    >>> progress.plan("tuning", 1, 3)
+    credit: tuning, 1 of 3 to do
+    >>> progress.done(Trial("fedsgd", Job({}), None, []))
+    credit: fedsgd: failed 3 3
+    """
+
+    def __init__(self, name: str, say: Say) -> None:
+        self._name, self._say = name, say
+        self._done = self._total = 0
+
+    def plan(self, title: str, missing: int, count: int) -> None:
+        """So many runs of a stage are missing, of so many."""
+        self._done, self._total = count - missing, count
+        self._say(f"{self._name}: {title}, {missing} of {count} to do")
+
+    def done(self, trial: Trial) -> None:
+        """One more has ended."""
+        self._done += 1
+        self._say(f"{self._name}: {trial.label}: {trial.status}", self._done, self._total)
+
+
 ReproduceFunction = Callable[[Path | None, list[int] | None, bool, Say], "Reproduction"]
 
 

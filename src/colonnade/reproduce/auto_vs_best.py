@@ -19,8 +19,7 @@ import numpy as np
 
 from colonnade.job.files import load
 from colonnade.job.records import Job
-from colonnade.reproduce import Reproduction, Say
-from colonnade.run.pool import Trial
+from colonnade.reproduce import Progress, Reproduction, Say
 from colonnade.run.race import race
 from colonnade.units import show_seconds
 
@@ -91,18 +90,7 @@ def reproduce(out: Path | None, seeds: list[int] | None, quick: bool, say: Say) 
 
 
 def _rows(plan: Plan, number: int, seeds: list[int], out: Path, say: Say) -> list[dict[str, Any]]:
-    done, total = 0, 0
-
-    def on_plan(title: str, missing: int, count: int) -> None:
-        nonlocal done, total
-        done, total = count - missing, count
-        say(f"network {number}: {title}, {missing} of {count} to do")
-
-    def on_done(trial: Trial) -> None:
-        nonlocal done
-        done += 1
-        say(f"network {number}: {trial.label}: {trial.status}", done, total)
-
+    progress = Progress(f"network {number}", say)
     raced = race(
         network(number, plan),
         plan.methods,
@@ -114,8 +102,8 @@ def _rows(plan: Plan, number: int, seeds: list[int], out: Path, say: Say) -> lis
         target=plan.target,
         growth=plan.growth,
         workers=plan.workers,
-        on_plan=on_plan,
-        on_done=on_done,
+        on_plan=progress.plan,
+        on_done=progress.done,
     )
     return raced.rows()
 

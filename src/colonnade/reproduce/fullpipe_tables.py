@@ -24,13 +24,12 @@ from colonnade.errors import FailedError
 from colonnade.job.files import load
 from colonnade.job.records import Job
 from colonnade.record.table import show_spread, spread
-from colonnade.reproduce import Reproduction, Say
+from colonnade.reproduce import Progress, Reproduction, Say
 from colonnade.run.compare import prepare_all
 from colonnade.run.entrants import AVERAGES, entrants
 from colonnade.run.halving import FACTOR, rungs
 from colonnade.run.ladder import GROWTH, Ladder
 from colonnade.run.points import Points
-from colonnade.run.pool import Trial
 from colonnade.run.race import race
 from colonnade.run.standings import Race
 from colonnade.run.tuning import Judge, Tuning
@@ -106,19 +105,10 @@ def reproduce(out: Path | None, seeds: list[int] | None, quick: bool, say: Say) 
 
 
 def _race(plan: Plan, name: str, seeds: list[int], out: Path, say: Say) -> Race:
-    job, done, total = plan.job(name), 0, 0
-
-    def on_plan(title: str, missing: int, count: int) -> None:
-        nonlocal done, total
-        done, total = count - missing, count
-        say(f"{name}: {title}, {missing} of {count} to do")
-
-    def on_done(trial: Trial) -> None:
-        nonlocal done
-        done += 1
-        say(f"{name}: {trial.label}: {trial.status}", done, total)
-
-    points = Points(out / "points", workers=plan.workers, on_plan=on_plan, on_done=on_done)
+    job, progress = plan.job(name), Progress(name, say)
+    points = Points(
+        out / "points", workers=plan.workers, on_plan=progress.plan, on_done=progress.done
+    )
     target = fedsgd_best(plan, job, points) - MARGIN
     say(f"{name}: the target is {target:.4f}")
     return race(
@@ -132,8 +122,8 @@ def _race(plan: Plan, name: str, seeds: list[int], out: Path, say: Say) -> Race:
         target=target,
         growth=plan.growth,
         workers=plan.workers,
-        on_plan=on_plan,
-        on_done=on_done,
+        on_plan=progress.plan,
+        on_done=progress.done,
     )
 
 
