@@ -1,7 +1,8 @@
 """Bytes against time as a picture: `python -m benchmarks.frontier RACE.json … --out FILE.svg`.
 
-Each file is what `colonnade race … --json` prints, and becomes a panel with a point for every method
-that held the target with at least one seed. Both axes are logarithmic. The lower left is better.
+Each file is what `colonnade race … --json` prints, and becomes a panel with a point for every
+method that held the target with at least one seed. Both axes are logarithmic. The lower left is
+better.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def picture(races: Sequence[dict[str, Any]]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" role="img" '
         'aria-labelledby="t d" font-family="sans-serif" font-size="11" fill="#222">\n'
-        '<title id="t">Bytes against time to the target, logarithmic; lower left is better</title>\n'
+        '<title id="t">Bytes against time to the target; lower left is better</title>\n'
         f'<desc id="d">{escape(described(races))}</desc>\n'
         f'<rect width="{width}" height="{HEIGHT}" fill="#fff"/>\n{body}\n</svg>\n'
     )
