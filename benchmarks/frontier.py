@@ -105,7 +105,9 @@ def panel(race: dict[str, Any], left: int) -> str:
     for number, each in enumerate(found):
         x, y, colour = across(each.time_s), up(each.mb), COLOURS[number % len(COLOURS)]
         inward = x > left + WIDTH / 2
-        place = f'x="{x + (-8 if inward else 8):.1f}" y="{y - 6:.1f}"'
+        # Above and below in turn, so that the labels of neighbours do not lie on one another.
+        beside = y + (14 if number % 2 else -6)
+        place = f'x="{x + (-8 if inward else 8):.1f}" y="{beside:.1f}"'
         anchor = "end" if inward else "start"
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{colour}"/>')
         words = escape(each.label)
