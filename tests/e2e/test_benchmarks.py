@@ -7,12 +7,14 @@ The commands are those of the Makefile. `make torture` and `make fuzz` have thei
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shlex
 import signal
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -75,6 +77,23 @@ def test_the_study_of_stale_gradients_runs(monkeypatch, capsys):
 def test_the_study_of_what_windows_and_bits_cost_runs(monkeypatch, capsys):
     start(monkeypatch, "benchmarks.tolerance", "--smoke")
     assert "4 in flight, ef+scalar:3" in capsys.readouterr().out
+
+
+def test_a_race_becomes_a_picture_with_its_figures_in_words(monkeypatch, tmp_path):
+    row = {"runs": 3, "time_s_mean": 15.0, "bytes_mean": 5.75e6}
+    rows = [
+        row | {"method": "auto:<b>&", "reached": 3},
+        row | {"method": "fedsgd", "reached": 2, "time_s_mean": 80.0},
+        row | {"method": "vafl", "reached": 0, "time_s_mean": None, "bytes_mean": None},
+    ]
+    race = {"job": "digits", "metric": "accuracy", "target": 0.93, "rows": rows}
+    given, made = tmp_path / "race.json", tmp_path / "made.svg"
+    given.write_text(json.dumps(race))
+    start(monkeypatch, "benchmarks.frontier", str(given), str(given), "--out", str(made))
+    root = ElementTree.fromstring(made.read_text())
+    words = "".join(root.itertext())
+    assert "auto:<b>& 15 s and 5.75 MB" in words and "fedsgd (2 of 3) 80 s" in words
+    assert "vafl" not in words and len(root.findall("{*}circle")) == 4
 
 
 def test_the_study_of_other_ideas_runs(monkeypatch, capsys):

@@ -11,6 +11,7 @@ from colonnade.methods.method import Method
 from colonnade.policies.average import ema
 from colonnade.policies.local import repeat
 from colonnade.policies.rate import stale
+from colonnade.policies.window import SHARE
 
 Goal = Literal["accuracy_first", "time_first", "bytes_first"]
 
@@ -18,7 +19,7 @@ Goal = Literal["accuracy_first", "time_first", "bytes_first"]
 def auto(
     goal: Goal = "accuracy_first",
     most: int = 16,
-    share: float = 0.5,
+    share: float = SHARE,
     bits: int = 0,
     tau: float = 12.0,
     decay: float = 0.999,

@@ -13,6 +13,8 @@ LEFT = 0.125
 """And how many must fit into what is left of it then."""
 WINDOWS, ROUNDS = 4, 16
 """How long that is measured: so many windows, and at least so many rounds."""
+PATIENCE = 2
+"""So many times as long before it begins: windows that are tried for a while let a party idle."""
 
 
 class VersionPolicy:
@@ -62,7 +64,8 @@ class RecomputeIdle(Recompute):
             idle_ns, spare.idle_ns = view.idle_ns - spare.idle_ns, view.idle_ns
             spare.again = idle_ns >= (LEFT if spare.again else ROOM) * rounds * view.forward_ns
             spare.since = view.fresh
-            spare.until = view.fresh + max(ROUNDS, WINDOWS * view.in_flight)
+            measured = max(ROUNDS, WINDOWS * view.in_flight)
+            spare.until = view.fresh + (measured if spare.again else PATIENCE * measured)
         return spare.again
 
 

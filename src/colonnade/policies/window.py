@@ -8,7 +8,7 @@ from colonnade.errors import RequestError
 from colonnade.policies.path import observe
 from colonnade.policies.view import MOST_MAX, View
 
-SHARE = 0.1
+SHARE = 0.5
 """Of an epoch: what may be in flight unless the job says otherwise."""
 
 
@@ -204,7 +204,7 @@ def bandwidth_delay(most: int = 16, share: float = SHARE) -> Lockstep | Bandwidt
     `share` of an epoch.
 
     >>> bandwidth_delay(16)
-    BandwidthDelay(most=16, share=0.1)
+    BandwidthDelay(most=16, share=0.5)
     >>> bandwidth_delay(1) == lockstep()
     True
     """
