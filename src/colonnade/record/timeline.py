@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Collection, Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,9 +78,10 @@ class Timeline:
         self._words: list[Words] = []
         self._codes: dict[Words, int] = {}
         self._totals: Numbers = np.zeros(16, np.int64)
-        self._recent: list[tuple[int, int, int, int, int]] = []
-        """Spans that are not packed yet."""
-        self.append = self._recent.append
+        self._recent: list[int] = []
+        """The numbers of spans that are not packed yet, one after another: a list of plain numbers
+        is packed at once, and is nothing for the garbage collector to look through."""
+        self.append: Callable[[tuple[int, int, int, int, int]], None] = self._recent.extend
         """Notes a span: its `code`, start, end, round from 1, bytes. A plain list's, because it is
         called for every message; whoever uses it calls `pack_some` now and then."""
         self._packed: list[array[int]] = []
@@ -123,14 +123,14 @@ class Timeline:
 
     def pack_some(self) -> None:
         """Pack what was noted, where that is much."""
-        if len(self._recent) >= PACK_EVERY:
+        if len(self._recent) >= PACK_EVERY * WIDTH:
             self.pack()
 
     def pack(self) -> None:
         """Many spans at a time are packed quickly."""
         if not self._recent:
             return
-        packed = array("q", chain.from_iterable(self._recent))
+        packed = array("q", self._recent)
         self._recent.clear()
         rows = np.frombuffer(packed, np.int64).reshape(-1, WIDTH)
         self._sum(rows[:, 0], rows)
@@ -204,7 +204,7 @@ class Timeline:
                 yield Span(kind, start_ns, end_ns, round, size, peer, message)
 
     def __len__(self) -> int:
-        return self._spilled + self._rows + len(self._recent)
+        return self._spilled + self._rows + len(self._recent) // WIDTH
 
     def __contains__(self, span: object) -> bool:
         return any(span == own for own in self)
