@@ -70,7 +70,7 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
     def __init__(self, path: Path | None = None) -> None:
         self._file: IO[bytes] | None = None
         self._path = path
-        self._open: dict[int, list[Any]] = {}
+        self._open: dict[int, tuple[Any, ...]] = {}
         """The rounds whose numbers may still change, oldest first."""
         self._changed: set[int] = set()
         """Those of them that are not in the file, or otherwise."""
@@ -90,7 +90,8 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
     def _done(self, event: RoundDone) -> None:
         round = event.round + 1
         self._changed.add(round)
-        self._open[round] = [
+        # Tuples of plain numbers are nothing for the garbage collector to look through.
+        self._open[round] = (
             round,
             event.sent_ns,
             event.replied_ns,
@@ -100,7 +101,7 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
             event.staleness,
             event.updates,
             *(event.weights or _UNWEIGHED),
-        ]
+        )
         if len(self._open) >= OPEN_MAX + CLOSE_EVERY:
             self._close_oldest()
 
@@ -114,9 +115,8 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
         row = self._open.get(event.round + 1)
         if row is not None:
             self._changed.add(row[0])
-            row[7] = event.updates
-            if event.weights is not None:
-                row[8:] = event.weights
+            weights = row[8:] if event.weights is None else event.weights
+            self._open[row[0]] = (*row[:7], event.updates, *weights)
 
     def _go_back(self, round: int) -> None:
         """The party goes on from the end of this round: what came later is done again."""
@@ -135,7 +135,7 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
             for run in _runs(sorted(self._changed.intersection(rounds))):
                 file = self._at_hand()
                 file.seek(_place(run[0]))
-                file.write(np.array([tuple(self._open[own]) for own in run], DTYPE).tobytes())
+                file.write(np.array([self._open[own] for own in run], DTYPE).tobytes())
             self._at_hand().flush()
         except OSError as error:
             self._lose(error)
@@ -180,10 +180,10 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
             rows = np.frombuffer(file.read(count * DTYPE.itemsize), DTYPE).copy()
             for round in range(first, first + len(rows)):
                 if round in self._open:
-                    rows[round - first] = tuple(self._open[round])
+                    rows[round - first] = self._open[round]
             # A place that was passed over has a round of 0.
             yield rows[rows["round"] > 0]
-        newest = [tuple(self._open[round]) for round in sorted(self._open) if round > kept]
+        newest = [self._open[round] for round in sorted(self._open) if round > kept]
         if newest:
             yield np.array(newest, DTYPE)
 
@@ -226,7 +226,7 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
     def extend(self, rows: Rows) -> None:
         """Note rounds that are known."""
         for row in rows.tolist():
-            self._open[row[0]] = list(row)
+            self._open[row[0]] = row
             self._changed.add(row[0])
         while len(self._open) >= OPEN_MAX + CLOSE_EVERY:
             self._close_oldest()
