@@ -5,18 +5,16 @@ for a short one."""
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import reason
 from colonnade.record.events import Event, LocalDone, Resumed, RoundDone
-from colonnade.record.private import append_to_private
+from colonnade.record.scratch import Scratch
 
 OPEN_MAX = 10_000
 """Of so many rounds at most the numbers may still change: as many as a party keeps for local
@@ -68,7 +66,7 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._file: IO[bytes] | None = None
+        self._file: Scratch | None = None
         self._path = path
         self._open: dict[int, tuple[Any, ...]] = {}
         """The rounds whose numbers may still change, oldest first."""
@@ -125,7 +123,7 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
             self._changed.discard(later)
         try:
             if self._kept() > round:
-                self._at_hand().truncate(_place(round + 1))
+                self._at_hand().cut(_place(round + 1))
         except OSError as error:
             self._lose(error)
 
@@ -133,10 +131,8 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
         """Put rounds in their places in the file."""
         try:
             for run in _runs(sorted(self._changed.intersection(rounds))):
-                file = self._at_hand()
-                file.seek(_place(run[0]))
-                file.write(np.array([self._open[own] for own in run], DTYPE).tobytes())
-            self._at_hand().flush()
+                rows = np.array([self._open[own] for own in run], DTYPE)
+                self._at_hand().write(_place(run[0]), rows.tobytes())
         except OSError as error:
             self._lose(error)
         self._changed.difference_update(rounds)
@@ -145,39 +141,33 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
         """A full disk ends the recording, not the training."""
         self.fault = f"exchanges.parquet lacks rounds: they could not be kept ({reason(error)})"
 
-    def _at_hand(self) -> IO[bytes]:
+    def _at_hand(self) -> Scratch:
         """The file, which is made where it is not there."""
         if self._file is None:
-            if self._path is None:
-                self._file = tempfile.TemporaryFile(prefix="colonnade-")  # noqa: SIM115 - see `close`
-            else:
-                os.close(append_to_private(self._path))
-                self._file = self._path.open("r+b")
-            if self._file.read(len(HEAD)) != HEAD:
-                self._file.truncate(0)
-                self._file.seek(0)
-                self._file.write(HEAD)
+            self._file = Scratch(self._path)
+            if self._file.read(0, len(HEAD)) != HEAD:
+                self._file.cut(0)
+                self._file.write(0, HEAD)
         return self._file
 
     def _kept(self) -> int:
         """How many rounds have a place in the file."""
         if self._file is None and (self._path is None or not self._path.exists()):
             return 0
-        return max(0, self._at_hand().seek(0, os.SEEK_END) - len(HEAD)) // DTYPE.itemsize
+        return max(0, self._at_hand().size - len(HEAD)) // DTYPE.itemsize
 
     def flush(self) -> None:
-        """Write all that has changed to disk, where it outlives the process."""
-        if self._changed:
+        """Write all that has changed to disk, where it outlives the process there."""
+        if self._changed and self._path is not None:
             self._write(list(self._open))
 
     def blocks(self) -> Iterator[Rows]:
         """All rounds in order, some thousands at a time."""
         kept = self._kept()
         for first in range(1, kept + 1, READ_ROWS):
-            file = self._at_hand()
-            file.seek(_place(first))
             count = min(READ_ROWS, kept + 1 - first)
-            rows = np.frombuffer(file.read(count * DTYPE.itemsize), DTYPE).copy()
+            content = self._at_hand().read(_place(first), count * DTYPE.itemsize)
+            rows = np.frombuffer(content, DTYPE).copy()
             for round in range(first, first + len(rows)):
                 if round in self._open:
                     rows[round - first] = self._open[round]
@@ -208,20 +198,6 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return exchanges_of, ([rows.tobytes() for rows in self.blocks()],)
-
-    def close(self) -> None:
-        """Close the file; what has a name stays."""
-        if self._file is not None:
-            self._file.close()
-        self._file = None
-
-    __del__ = close
-
-    def remove(self) -> None:
-        """They are not needed on disk any more."""
-        self.close()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
 
     def extend(self, rows: Rows) -> None:
         """Note rounds that are known."""

@@ -137,16 +137,18 @@ class Timeline:
         self._packed.append(packed)
         self._rows += len(rows)
         if self._rows >= SPILL_EVERY:
-            self.flush()
+            self._spill()
 
     def _sum(self, codes: Numbers, rows: Numbers) -> None:
         np.add.at(self._totals, codes, rows[:, 2] - rows[:, 1])
 
     def flush(self) -> None:
-        """Write to disk what is in memory: more than so much is not kept there, and in a party's
-        folder it outlives the process."""
-        if len(self._recent) and self._rows < SPILL_EVERY:
+        """Write to disk what is in memory, where it outlives the process there."""
+        if self._pieces is not None and self._pieces.named:
             self.pack()
+            self._spill()
+
+    def _spill(self) -> None:
         if not self._rows:
             return
         if self._pieces is None:
@@ -177,7 +179,7 @@ class Timeline:
         self._packed.append(array("q", np.column_stack((codes, rows[:, 1:])).tobytes()))
         self._rows += len(rows)
         if self._rows >= SPILL_EVERY:
-            self.flush()
+            self._spill()
 
     def move(self, to: Timeline, kinds: Collection[str], later_ns: int) -> None:
         """Note those of some kinds in another timeline, whose clock began so much later."""
