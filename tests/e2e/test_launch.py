@@ -72,7 +72,9 @@ def test_a_launch_learns_what_a_simulation_learns_to_the_bit(tmp_path, capfd, mo
     assert 0 < launched["time_s"] < simulated["time_s"]
 
     one, other = tmp_path / "launched", tmp_path / "simulated"
-    assert {path.name for path in one.iterdir()} == {path.name for path in other.iterdir()}
+    assert {path.name for path in one.iterdir()} == {path.name for path in other.iterdir()} | {
+        "clocks.json"
+    }
     assert json.loads((one / "summary.json").read_text()) == launched
     same_weights(one, other, ["clinic", "lab", "insurer"])
     for name in ("history", "rounds"):
@@ -83,7 +85,17 @@ def test_a_launch_learns_what_a_simulation_learns_to_the_bit(tmp_path, capfd, mo
         name: sorted(map(str, rows)) for name, rows in theirs.items()
     }
     spans = pq.read_table(one / "timeline.parquet").to_pandas()
-    assert set(spans.party) == {"clinic", "lab", "insurer"} and spans.start_ns.min() >= 0
+    assert set(spans.party) == {"clinic", "lab", "insurer"}
+    # By the active party's clock: nothing came before it was sent, give or take what is stated.
+    clocks = json.loads((one / "clocks.json").read_text())
+    assert clocks.keys() == {"lab", "insurer"}
+    for name, clock in clocks.items():
+        for sender, to in (("clinic", name), (name, "clinic")):
+            sent = spans[(spans.party == sender) & (spans.kind == "send") & (spans.peer == to)]
+            came = spans[(spans.party == to) & (spans.kind == "receive") & (spans.peer == sender)]
+            assert sent.message.tolist() == came.message.tolist()
+            flights = came.start_ns.to_numpy() - sent.start_ns.to_numpy()
+            assert flights.min() >= -clock["uncertainty_ns"]
 
     # What is complete is shown again, and no other job takes its folder.
     monkeypatch.setattr(Children, "start", None)

@@ -24,9 +24,11 @@ from colonnade.learn.outbound import Outbound, Purpose
 from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import Randomness, Trainer, evaluating
+from colonnade.learn.weighed import quantiles
 from colonnade.policies.view import MOST_MAX, Exchange
 from colonnade.protect.masks import Masks
 from colonnade.record.calibration import Calibration
+from colonnade.record.events import Quantiles
 from colonnade.record.tree import Tree, Weights, moved
 from colonnade.wire.messages import Gradient, Labels, Packed
 
@@ -36,6 +38,7 @@ class TorchLearner:
 
     prefetches = True
     calibration: Calibration | None = None
+    weighed: Quantiles | None = None
 
     def __init__(
         self,
@@ -322,6 +325,7 @@ class TorchPassive(TorchLearner):
             exchange.forward = present
         forward: Forward = exchange.forward
         gradient = self._bounded(self._gradient(exchange, forward.embedding))
+        self.weighed = None
         if present is not None and self._method.weight.weighs_fresh:
             gradient = self._weighed(gradient, then, present)
         self._trainer.begin_round()
@@ -350,7 +354,9 @@ class TorchPassive(TorchLearner):
         # Of the mean loss: times the number of rows it is that of each row's own loss.
         slope = gradient * (len(gradient) * len(self._agreement.present))
         stale, current = then.embedding.detach(), now.embedding.detach()
-        return gradient * self._method.weight.rows(stale, current, slope).view(-1, 1)
+        rows = self._method.weight.rows(stale, current, slope)
+        self.weighed = quantiles(rows)
+        return gradient * rows.view(-1, 1)
 
     def _go_back(self, forward: Forward, gradient: torch.Tensor) -> None:
         """Through the bottom model: the gradient, and what protections add to the loss."""

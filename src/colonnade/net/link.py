@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -71,6 +72,9 @@ class Connection:
         """The reader waits for room in the inbox, so the peer is not read from, and not silent."""
         self.incarnation: int | None = None
         """The incarnation of the passive party at the other end, once it has joined."""
+        self.written: Callable[[Session, int], None] = lambda session, number: None
+        """Called when the last of a frame is handed to the transport: with its session and its
+        number there."""
         self.refusal: str | None = None
         """Why the connection is refused after it was admitted."""
         self._urgent: dict[int, Segment] = {}
@@ -114,16 +118,22 @@ class Connection:
 
     async def _pump(self) -> None:
         while not self.closing.is_set():
-            segment = self._next()
+            session, segment = self.session, self._next()
             if segment is None:
                 self._wakeup.clear()
                 await self._wakeup.wait()
                 continue
             data = segment.encode()
+            ended = session if segment.ends_frame else None
             if self._emulation is None:
+                # Before it is awaited: by the time this task goes on, it may have arrived.
+                if ended is not None:
+                    self.written(ended, segment.number)
                 await self.stream.write(data)
             else:
                 await self._delay(data, self._emulation)
+                if ended is not None:
+                    self.written(ended, segment.number)
 
     def _next(self) -> Segment | None:
         if self._urgent:
