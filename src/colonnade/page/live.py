@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from colonnade.page.curves import history_of, thinned
 from colonnade.page.reading import Floats, clean_text
@@ -35,7 +37,7 @@ def add(attempt: Attempt, folder: Path, own: Mapping[str, Path], found: dict[str
     places = [folder, *(place for place in own.values() if place != folder)]
     events: list[dict[str, Any]] = []
     for place in places:
-        events += attempt(lambda place=place: list(_events(place))) or []
+        events += attempt(partial(_listed, place)) or []
     if not found["history"]:
         found["history"] = _history(events)
         _take_metric(found)
@@ -63,13 +65,15 @@ def _events(folder: Path) -> Iterator[dict[str, Any]]:
             yield event
 
 
+def _listed(folder: Path) -> list[dict[str, Any]]:
+    return list(_events(folder))
+
+
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
 def _history(events: list[dict[str, Any]]) -> dict[str, Any]:
-    import numpy as np
-
     rows = [each for each in events if each.get("type") == "Evaluated"]
     columns: dict[str, list[float]] = {}
     for place, row in enumerate(rows):
@@ -100,8 +104,6 @@ def _take_metric(found: dict[str, Any]) -> None:
 
 
 def _exchanges(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    import numpy as np
-
     by_party: dict[str, list[dict[str, Any]]] = {}
     for each in rounds:
         if "window" in each:
