@@ -185,7 +185,7 @@
   };
 
   const where = () => bars("time", "Time", "Where the time went", "Each party's time by what it did. Sending and receiving go on beside it and are in the timeline.", seconds, (kind, place, look) => kindInk(kind, place, look), (run) => {
-    const rows = run.time.filter((row) => row.kind !== "send" && row.kind !== "receive");
+    const rows = run.time.filter((row) => !["send", "receive", "begin"].includes(row.kind));
     const names = [...new Set(rows.map((row) => row.party))].sort((a, b) => (b === run.active) - (a === run.active));
     const order = ["forward", "backward", "local", "aggregate", "top"];
     const kinds = [...new Set(rows.map((row) => row.kind))].sort((a, b) => (a === "wait") - (b === "wait") || (order.indexOf(a) + 99) % 99 - (order.indexOf(b) + 99) % 99);

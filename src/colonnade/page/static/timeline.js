@@ -281,7 +281,7 @@
         drawn.instance.getZr().on("mousemove", (event) => { pointer.x = event.offsetX; pointer.y = event.offsetY; });
         drawn.instance.on("datazoom", state);
       }
-      zoom(a, b);
+      if (a > 0 || b < 100) zoom(a, b);
       state();
     };
     const show = (run) => {
