@@ -1,9 +1,9 @@
 """How large a report is, and how soon a person can use it (`make bench`).
 
 Three reports: of a run with the rounds of thirty epochs of Fashion-MNIST, of a run of a million
-spans, and of ten runs of one comparison. They are of made-up runs, whose timelines are as long and as irregular
-as those of a network; the folders are otherwise those that a simulation writes. A page can be used
-when its charts are drawn and the browser has nothing left to do.
+spans, and of ten runs of one comparison. The runs are made up, with timelines as long and as
+irregular as those of a network; their folders are otherwise those that a simulation writes. A page
+can be used when its charts are drawn and the browser has nothing left to do.
 
     python -m benchmarks.report            about a minute
     python -m benchmarks.report --smoke    a few rounds, to see that it runs
