@@ -127,7 +127,8 @@ def reachable(page: Any) -> dict[str, str]:
         page.evaluate(
             """() => [...document.querySelectorAll(
                  'a[href], button, select, input, textarea, summary, [tabindex="0"]')]
-               .filter(each => !each.disabled && each.checkVisibility({contentVisibilityAuto: true}))
+               .filter(each => !each.disabled)
+               .filter(each => each.checkVisibility({contentVisibilityAuto: true}))
                .filter(each => each.type !== 'radio' || each.checked)
                .map(each => [each.dataset.mark, each.outerHTML.slice(0, 200)])"""
         )
