@@ -63,7 +63,8 @@ class Spans:
     @property
     def traced(self) -> bool:
         """Whether it knows of messages."""
-        return bool({"send", "receive"} & set(self.kind.names))
+        used = np.unique(self.kind.codes).tolist()
+        return any(self.kind.names[code] in LINK_KINDS for code in used)
 
 
 def spans_of(columns: Mapping[str, Any]) -> Spans:

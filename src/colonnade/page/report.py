@@ -167,9 +167,10 @@ def _race(race: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def _refuse_nothing(runs: Sequence[Facts], folders: Sequence[str | Path]) -> None:
     """A run of which nothing is known yet makes no report."""
-    if any(run["history"] or run["timeline"] or run["flows"] or run["models"] or run["status"]
-           for run in runs):  # fmt: skip
-        return
+    for run in runs:
+        models = [each for each in run["models"] if each["model"] is not None]
+        if run["history"] or run["timeline"] or run["flows"] or models or run["status"]:
+            return
     named_ = ", ".join(str(folder) for folder in folders)
     if any(run["state"] == "running" for run in runs):
         raise RequestError(
