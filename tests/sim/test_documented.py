@@ -32,7 +32,18 @@ ELSEWHERE = {
     "ledger": "tests/e2e/test_guide.py",
     "reproduce": "tests/sim/test_reproduce.py",
 }
-RUN = ("simulate", "compare", "sweep", "race", "inspect", "privacy", "export", "jobs", "methods")
+RUN = (
+    "simulate",
+    "compare",
+    "sweep",
+    "race",
+    "inspect",
+    "report",
+    "privacy",
+    "export",
+    "jobs",
+    "methods",
+)
 RUN += ("plan", "keys", "--version", "--help")
 QUICK = ("--set", "train.rounds=2", "--quiet")
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))

@@ -208,8 +208,7 @@ def test_bands_reach_as_far_as_every_seed_has_been():
     assert band["low"] == [0.5, 0.5] and band["high"] == [0.5, 1.0]
 
 
-@pytest.mark.parametrize("name", sorted(methods.METHODS) if hasattr(methods, "METHODS") else
-                         ["fedsgd", "pasta", "celu", "cvfl", "vafl", "fullpipe"])  # fmt: skip
+@pytest.mark.parametrize("name", methods.known())
 def test_every_axis_has_a_sentence(name):
     rows = composition(methods.build({"name": name}))
     assert [row["axis"] for row in rows] == list(AXES)
@@ -266,8 +265,8 @@ def test_a_run_that_was_never_written_to_its_end_is_refused(tmp_path, capsys):
 
 def test_a_run_that_goes_on_is_shown_by_what_it_has_told(tmp_path):
     events = [
-        {"type": "RoundDone", "party": "bank", "time_ns": 10**9, "round": 0, "rounds": 9, "loss": 1.0,
-         "window": 1},
+        {"type": "RoundDone", "party": "bank", "time_ns": 10**9, "round": 0, "rounds": 9,
+         "loss": 1.0, "window": 1},
         {"type": "Evaluated", "party": "bank", "time_ns": 2 * 10**9, "round": 0,
          "measured": {"auc": 0.7}, "best": True, "bytes_up": 5, "bytes_down": 6},
     ]  # fmt: skip

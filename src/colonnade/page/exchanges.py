@@ -68,7 +68,8 @@ def _means(values: Floats, edges: Any) -> Floats:
     known = np.isfinite(values)
     sums = np.add.reduceat(np.where(known, values, 0.0), edges[:-1])
     counts = np.add.reduceat(known.astype(np.float64), edges[:-1])
-    return np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    means: Floats = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    return means
 
 
 def with_staleness(spans: Spans, columns: Mapping[str, Any] | None) -> Spans:

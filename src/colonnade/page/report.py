@@ -54,7 +54,7 @@ def report_on(runs: Sequence[Facts], race: Mapping[str, Any] | None = None) -> F
     """The facts of a report on runs whose facts are known."""
     metric = _metric(runs)
     groups = grouped(runs)
-    level = (None, "")
+    level: tuple[float | None, str] = (None, "")
     if metric is not None:
         if race is not None and isinstance(race.get("target"), int | float):
             level = (race["target"], "the target")
