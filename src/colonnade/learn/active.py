@@ -22,8 +22,8 @@ from colonnade.learn.participant import as_tensor
 from colonnade.learn.passive import TorchLearner
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import evaluating
+from colonnade.learn.weighed import quantiles
 from colonnade.policies.view import Exchange
-from colonnade.policies.weight import quantiles
 from colonnade.record.calibration import Calibration, fit
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import Gradient, Labels, Packed, Upload

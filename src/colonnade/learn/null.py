@@ -24,6 +24,7 @@ from colonnade.methods.method import Method
 from colonnade.policies.view import MOST_MAX, Exchange
 from colonnade.protect.secret import KEY_BYTES, Secret
 from colonnade.record.calibration import Calibration
+from colonnade.record.events import Quantiles
 from colonnade.record.sizes import Sizes
 from colonnade.record.tree import Tree, moved
 from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot
@@ -50,7 +51,7 @@ class NullLearner:
     prefetches = False
     best = -1
     calibration: Calibration | None = None
-    weighed = None
+    weighed: Quantiles | None = None
 
     def __init__(self, me: str, method: Method, sizes: Sizes) -> None:
         self.width = sizes.widths.get(me, 0)

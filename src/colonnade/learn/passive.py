@@ -24,8 +24,8 @@ from colonnade.learn.outbound import Outbound, Purpose
 from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import Randomness, Trainer, evaluating
+from colonnade.learn.weighed import quantiles
 from colonnade.policies.view import MOST_MAX, Exchange
-from colonnade.policies.weight import quantiles
 from colonnade.protect.masks import Masks
 from colonnade.record.calibration import Calibration
 from colonnade.record.events import Quantiles

@@ -233,9 +233,8 @@ class NetworkWorld(Connections):
             self.sends.settle()
         begun_ns = self.detector.begun_ns
         for sent, until_ns in self.sends.taken():
-            span = sent.queued_ns - begun_ns, until_ns - begun_ns
             more = sent.round + 1, sent.size, sent.peer, sent.kind
-            self.timeline.add("send", *span, *more)
+            self.timeline.add("send", sent.queued_ns - begun_ns, until_ns - begun_ns, *more)
 
     def interrupt(self) -> None:
         self._interrupted = True

@@ -48,8 +48,9 @@ class Piece:
 
     def offsets(self, times_ns: Numbers) -> Numbers:
         """The offset at instants of the peer's clock."""
-        gained = (times_ns - self.since_ns) * (self.drift_ppm * 1e-6)
-        return self.offset_ns + np.rint(gained).astype(np.int64)
+        gained = np.rint((times_ns - self.since_ns) * (self.drift_ppm * 1e-6))
+        found: Numbers = self.offset_ns + gained.astype(np.int64)
+        return found
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Clock:
     def facts(self) -> dict[str, Any]:
         """As `clocks.json` has it."""
         first = self.pieces[0]
-        found = {
+        found: dict[str, Any] = {
             "offset_ns": first.offset_ns,
             "uncertainty_ns": self.uncertainty_ns,
             "drift_ppm": first.drift_ppm,
