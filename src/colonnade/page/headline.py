@@ -233,15 +233,24 @@ def _bests(rows: Sequence[Row], metric: str | None) -> list[dict[str, str]]:
 
 def _raced(race: Mapping[str, Any]) -> Row:
     """A race: every method at its best, beside FedSGD at its own best rate."""
-    rows = [row for row in race.get("methods", []) if isinstance(row, dict)]
+    told = race.get("methods")
+    rows = [row for row in (told if isinstance(told, list) else []) if isinstance(row, dict)]
     metric, target = str(race.get("metric", "metric")), race.get("target")
     base = rows[0] if rows else {}
-    raced = [row for row in rows[1:] if row.get("speed_up")]
-    notes = [str(note) for note in race.get("notes", []) if isinstance(note, str)]
+    raced = [row for row in rows[1:] if _float(row.get("speed_up"))]
+    said = race.get("notes")
+    notes = [
+        note.removeprefix("* ")
+        for note in (said if isinstance(said, list) else [])
+        if isinstance(note, str)
+    ]
     if not raced:
         who = named([str(row.get("method")) for row in rows]) or "no method"
         lead = f"Raced were {who}; no speed-up over FedSGD can be told."
-        return {"title": f"No speed-up to {metric} {figure(_float(target))}", "lead": lead,
+        held = [str(row.get("method")) for row in rows if row.get("reached")]
+        level = f"{metric} {figure(_float(target))}"
+        title = f"{named(held)} holds {level}" if held else f"No method holds {level}"
+        return {"title": title, "lead": lead,
                 "figures": [], "notes": notes}  # fmt: skip
     best = max(raced, key=lambda row: float(row["speed_up"]))
     gain, least, most = (_float(best.get(key)) for key in
