@@ -33,7 +33,7 @@ ELSEWHERE = {
     "reproduce": "tests/sim/test_reproduce.py",
 }
 RUN = ("simulate", "compare", "sweep", "race", "inspect", "privacy", "export", "jobs", "methods")
-RUN += ("plan", "keys", "trace", "--version", "--help")
+RUN += ("plan", "keys", "report", "trace", "--version", "--help")
 QUICK = ("--set", "train.rounds=2", "--quiet")
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
 BRIEF_RACE = ("--rates", "1x", "--growth", "0", "--average", "none", "--tuning-seeds", "100")
