@@ -89,12 +89,17 @@ def launch(
     check_apart(start, out)
     files = party_files(job, read, sets or [], parties)
     from colonnade.run import launch as launching
+    from colonnade.run.following import followed
 
     if out is not None and not quiet and launching.finished(out, read):
         screen.stderr().print(f"this job is complete; its result is in {out}")
     kept = "" if out is None else f"; the same command goes on from what is saved in {out}"
     first = _said_first(read, secret_seeds)
-    with stopping(kept) as stopped, parties_shown(read.parties, quiet, first) as observer:
+    with (
+        stopping(kept) as stopped,
+        followed(out, read, clock="wall", tell=screen.stderr().print) as others,
+        parties_shown(read.parties, quiet, first) as observer,
+    ):
         run = launching.launch(
             read,
             out=out,
@@ -102,7 +107,7 @@ def launch(
             keys=keys,
             emulate=emulate,
             threads=threads,
-            observers=[observer],
+            observers=[observer, *others],
             should_stop=stopped,
             start=start,
             record=record,
