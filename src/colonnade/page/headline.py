@@ -1,0 +1,371 @@
+"""What a person wants to know first: what was reached, how fast, with how many bytes, and against
+what. Where there is nothing to compare with, or not fairly, that is what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from colonnade.page.words import named
+from colonnade.record.metrics import METRICS
+from colonnade.record.table import spread
+from colonnade.units import show_bytes, show_seconds
+
+BASELINE = "fedsgd"
+_UNTUNED = (
+    "Every method has the learning rates of its own job file, and nobody tuned them for this "
+    "comparison: colonnade race compares each method at its best rate."
+)
+_ALONE = (
+    "There is no baseline in this report: add a run of fedsgd, or the folder of a race, to see "
+    "what the method gains."
+)
+Row = dict[str, Any]
+
+
+def higher_is_better(metric: str | None) -> bool:
+    """Which way a metric gets better.
+
+    >>> higher_is_better("auc"), higher_is_better("mae"), higher_is_better("validation_loss")
+    (True, False, False)
+    """
+    known = METRICS.get(metric or "")
+    return known.higher_is_better if known is not None else "loss" not in (metric or "")
+
+
+def reached(run: Mapping[str, Any], metric: str, level: float) -> Row | None:
+    """The first evaluation of a run at which its metric was at the level: time, round, bytes."""
+    history, better = run["history"], higher_is_better(metric)
+    for place, value in enumerate(history.get(metric, [])):
+        if value is not None and (value >= level if better else value <= level):
+            return {name: history[name][place] for name in ("time_s", "round", "bytes")
+                    if name in history}  # fmt: skip
+    return None
+
+
+def best_of(run: Mapping[str, Any], metric: str) -> float | None:
+    """The best value that a run has measured."""
+    values = [value for value in run["history"].get(metric, []) if value is not None]
+    if not values:
+        return None
+    return max(values) if higher_is_better(metric) else min(values)
+
+
+def level_of(groups: Sequence[Row], metric: str) -> tuple[float | None, str]:
+    """The level to which methods are compared, and what it is: the common target, or else the best
+    that all of them reached."""
+    targets = {run["target"] for group in groups for run in group["runs"]}
+    if len(targets) == 1 and None not in targets:
+        target = targets.pop()
+        if any(reached(run, metric, target) for group in groups for run in group["runs"]):
+            return target, "the target"
+    bests = [
+        [best for run in group["runs"] if (best := best_of(run, metric)) is not None]
+        for group in groups
+    ]
+    if not bests or not all(bests):
+        return None, ""
+    # With the worst seed of the worst method, so that every run has been there.
+    worst = min if higher_is_better(metric) else max
+    return worst(worst(each) for each in bests), "the best that every run reached"
+
+
+def rows_of(groups: Sequence[Row], metric: str, level: float | None) -> list[Row]:
+    """A line for each method: what it came to and what it took to the level, over its seeds."""
+    base = next((group for group in groups if group["is_baseline"]), None)
+    first = _hits(base, metric, level) if base else {}
+    return [_row(group, metric, level, first) for group in groups]
+
+
+def _hits(group: Row, metric: str, level: float | None) -> dict[Any, Row]:
+    """Where the runs of a method reached the level, by seed."""
+    if level is None:
+        return {}
+    found = {run["seed"]: reached(run, metric, level) for run in group["runs"] if _good(run)}
+    return {seed: hit for seed, hit in found.items() if hit is not None}
+
+
+def _good(run: Mapping[str, Any]) -> bool:
+    return run["status"] not in ("failed", "diverged")
+
+
+def _row(group: Row, metric: str, level: float | None, first: Mapping[Any, Row]) -> Row:
+    runs, hits = group["runs"], _hits(group, metric, level)
+    good = [run for run in runs if _good(run)]
+    row: Row = {"label": group["label"], "runs": len(runs), "reached": len(hits),
+                "is_baseline": group["is_baseline"]}  # fmt: skip
+    figures = {
+        "test": [run["metric"]["test"] for run in good],
+        "best": [best_of(run, metric) for run in good],
+        "to_time_s": [hit.get("time_s") for hit in hits.values()],
+        "to_rounds": [hit.get("round") for hit in hits.values()],
+        "to_bytes": [hit.get("bytes") for hit in hits.values()],
+        "time_s": [run["time_s"] for run in good],
+        "bytes": [run["bytes"].get("total") for run in good],
+    }
+    for name, values in figures.items():
+        known = [value for value in values if value is not None]
+        row[name], row[f"{name}_deviation"] = spread(known)
+    both = [seed for seed in hits if seed in first]
+    row["speed_up"] = _ratio([(first[seed].get("time_s"), hits[seed].get("time_s"))
+                              for seed in both])  # fmt: skip
+    row["bytes_ratio"] = _ratio([(hits[seed].get("bytes"), first[seed].get("bytes"))
+                                 for seed in both])  # fmt: skip
+    return row
+
+
+def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
+    known = [(one, other) for one, other in pairs if one is not None and other is not None]
+    below = sum(other for _, other in known)
+    return sum(one for one, _ in known) / below if below else None
+
+
+def headline(groups: Sequence[Row], rows: Sequence[Row], metric: str | None,
+             level: tuple[float | None, str], race: Mapping[str, Any] | None) -> Row:  # fmt: skip
+    """Title, lead, figures and remarks of a report."""
+    if race is not None:
+        return _raced(race)
+    runs = [run for group in groups for run in group["runs"]]
+    if len(runs) == 1 or len(groups) == 1:
+        return _alone(groups[0], rows[0], metric)
+    return _compared(groups, rows, metric, level)
+
+
+def times(ratio: float) -> str:
+    """How many times more or less, in three figures.
+
+    >>> times(3.4567), times(12.3), times(0.5)
+    ('3.46×', '12.3×', '0.5×')
+    """
+    return f"{ratio:.3g}×"
+
+
+def figure(value: float | None) -> str:
+    """A metric's value.
+
+    >>> figure(0.93456), figure(None), figure(1234.5)
+    ('0.935', '–', '1,234')
+    """
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def _took(seconds: float | None, clock: str) -> str:
+    if not seconds:
+        return "no time" if clock == "virtual" else "–"
+    return show_seconds(seconds)
+
+
+def _alone(group: Row, row: Row, metric: str | None) -> Row:
+    """One method: what it reached, and at what cost."""
+    run, runs = group["runs"][0], group["runs"]
+    seeds = f", the mean of {len(runs)} seeds" if len(runs) > 1 else ""
+    on_test = row["test"] is not None and metric is not None
+    value = row["test"] if on_test else row["best"]
+    chosen = run["metric"]["chosen_on"] or "validation"
+    rows_ = "test rows" if on_test else f"{chosen} rows"
+    state = _state_words(runs)
+    if value is not None:
+        title = f"{group['label']} reaches {metric} {figure(value)} on the {rows_}"
+    elif run["state"] == "failed":
+        title = f"{group['label']} failed"
+    else:
+        title = f"{group['label']}: nothing was measured"
+    where = f" on {run['job']}" if run["job"] else ""
+    epochs = f"{run['epochs']:,.3g} epochs, " if run["epochs"] else ""
+    virtual = " of virtual time" if run["clock"] == "virtual" and run["time_s"] else ""
+    lead = (
+        f"Trained{where} for {epochs}{run['rounds']:,} rounds in "
+        f"{_took(row['time_s'], run['clock'])}{virtual}, with "
+        f"{show_bytes(row['bytes'] or 0)} of training traffic{seeds}."
+    )
+    if not run["bytes"]:
+        lead = f"Trained{where} for {epochs}{run['rounds']:,} rounds."
+    notes = [*state, _target_words(run, row, metric), "" if group["is_baseline"] else _ALONE]
+    if group["is_baseline"]:
+        notes.append("This is plain split training, the baseline of other methods.")
+    if run["one_party"]:
+        notes.append(f"This is {run['one_party']}'s own folder: it knows its own part of the run.")
+    boxes = [
+        _box(f"{metric or 'metric'}, {rows_}", figure(value), "mean over seeds" if seeds else ""),
+        _box("time", _took(row["time_s"], run["clock"]), _clock_words(run)),
+        _box("training bytes", show_bytes(row["bytes"] or 0) if run["bytes"] else "–",
+             _both_ways(run)),
+        _box("rounds", f"{run['rounds']:,}", f"{run['epochs']:.3g} epochs" if run["epochs"]
+             else ""),
+    ]  # fmt: skip
+    return {"title": title, "lead": lead, "figures": boxes, "notes": [n for n in notes if n]}
+
+
+def _box(label: str, value: str, note: str) -> dict[str, str]:
+    return {"label": label, "value": value, "note": note}
+
+
+def _clock_words(run: Mapping[str, Any]) -> str:
+    if run["clock"] == "virtual":
+        return "virtual" if run["time_s"] else "no [network] and [compute] in the job"
+    return "wall clock"
+
+
+def _both_ways(run: Mapping[str, Any]) -> str:
+    up, down = run["bytes"].get("up"), run["bytes"].get("down")
+    if up is None or down is None:
+        return ""
+    return f"{show_bytes(up)} up, {show_bytes(down)} down"
+
+
+def _target_words(run: Mapping[str, Any], row: Row, metric: str | None) -> str:
+    if run["target"] is None:
+        return ""
+    if row["reached"] and row["to_time_s"] is not None and row["to_bytes"] is not None:
+        many = f" in {row['reached']} of {row['runs']} runs" if row["runs"] > 1 else ""
+        return (
+            f"The target, {metric} {run['target']:g}, is reached{many} after "
+            f"{_took(row['to_time_s'], run['clock'])}, {row['to_rounds']:,.0f} rounds and "
+            f"{show_bytes(row['to_bytes'])}."
+        )
+    return f"The target, {metric or 'metric'} {run['target']:g}, is not reached."
+
+
+def _state_words(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What has to be said of runs that are not at a good end."""
+    said = []
+    for run in runs:
+        what = f"{run['method'] or run['folder']}, seed {run['seed']}"
+        if run["state"] == "running":
+            said.append(f"{what} is still running: the figures are those so far.")
+        elif run["state"] == "interrupted":
+            said.append(f"{what} was interrupted after {run['rounds']:,} rounds.")
+        elif run["status"] == "diverged":
+            said.append(f"{what} diverged after {run['rounds']:,} rounds.")
+        elif run["state"] == "failed":
+            why = f": {run['error']}" if run["error"] else "."
+            said.append(f"{what} failed{why}")
+    return said
+
+
+def _compared(groups: Sequence[Row], rows: Sequence[Row], metric: str | None,
+              level: tuple[float | None, str]) -> Row:  # fmt: skip
+    runs = [run for group in groups for run in group["runs"]]
+    base = next((row for row in rows if row["is_baseline"]), None)
+    there = [row for row in rows if row["to_time_s"] is not None]
+    clock = "virtual" if runs[0]["clock"] == "virtual" else "wall"
+    notes = [*_state_words(runs)]
+    value, what = level
+    if value is None or not there or metric is None:
+        title = f"{len(groups)} methods side by side"
+        lead = f"{named([row['label'] for row in rows[:8]])}: no level that all can be compared at."
+        return {"title": title, "lead": lead, "figures": _bests(rows, metric), "notes": notes}
+    seeds = max(row["runs"] for row in rows)
+    over = f" Means over up to {seeds} seeds." if seeds > 1 else ""
+    fastest = min(there, key=lambda row: (row["to_time_s"], row["to_bytes"] or 0))
+    others = [row for row in there if not row["is_baseline"]]
+    if base is None:
+        title = f"{fastest['label']} is the first to reach {metric} {figure(value)}"
+        lead = f"It takes {_took(fastest['to_time_s'], clock)}; {what} is the level.{over}"
+        notes.append("None of these runs is fedsgd, so there is no baseline to hold them against.")
+    elif base["to_time_s"] is None:
+        title = f"{fastest['label']} reaches {metric} {figure(value)}; fedsgd does not"
+        lead = f"It takes {_took(fastest['to_time_s'], clock)} to {what}.{over}"
+        notes.append(_UNTUNED)
+    elif not others or fastest["is_baseline"]:
+        title = f"fedsgd itself is the fastest to {metric} {figure(value)}"
+        lead = f"No other method gets to {what} sooner than in {_took(base['to_time_s'], clock)}."
+        notes.append(_UNTUNED)
+    else:
+        title, lead = _faster(fastest, base, metric, value, what, clock)
+        lead += over
+        notes.append(_UNTUNED)
+    return {"title": title, "lead": lead, "figures": _level_boxes(fastest, base, clock, metric),
+            "notes": notes}  # fmt: skip
+
+
+def _faster(
+    best: Row, base: Row, metric: str, value: float, what: str, clock: str
+) -> tuple[str, str]:
+    ratio, sizes = best["speed_up"], best["bytes_ratio"]
+    gain = f" {times(ratio)} sooner than fedsgd" if ratio else " sooner than fedsgd"
+    virtual = " of virtual time" if clock == "virtual" else ""
+    lead = (
+        f"{_took(best['to_time_s'], clock)} against {_took(base['to_time_s'], clock)}{virtual} to "
+        f"{what}" + (f", with {times(sizes)} the bytes." if sizes else ".")
+    )
+    return f"{best['label']} reaches {metric} {figure(value)}{gain}", lead
+
+
+def _level_boxes(best: Row, base: Row | None, clock: str, metric: str) -> list[dict[str, str]]:
+    against = (
+        f"fedsgd {_took(base['to_time_s'], clock)}" if base and base["to_time_s"] else "no baseline"
+    )
+    sizes = show_bytes(best["to_bytes"]) if best["to_bytes"] is not None else "–"
+    against_bytes = (
+        f"fedsgd {show_bytes(base['to_bytes'])}" if base and base["to_bytes"] else "no baseline"
+    )
+    rounds = f"{best['to_rounds']:,.0f}" if best["to_rounds"] is not None else "–"
+    against_rounds = f"fedsgd {base['to_rounds']:,.0f}" if base and base["to_rounds"] else ""
+    tested = best["test"] if best["test"] is not None else best["best"]
+    where = "test rows" if best["test"] is not None else "best"
+    against_test = f"fedsgd {figure(base['test'])}" if base and base["test"] is not None else ""
+    return [
+        _box("time to level", _took(best["to_time_s"], clock), against),
+        _box("bytes to level", sizes, against_bytes),
+        _box("rounds to level", rounds, against_rounds),
+        _box(f"{metric}, {where}", figure(tested), against_test),
+    ]
+
+
+def _bests(rows: Sequence[Row], metric: str | None) -> list[dict[str, str]]:
+    return [_box(row["label"], figure(row["best"]), metric or "") for row in rows[:4]]
+
+
+def _raced(race: Mapping[str, Any]) -> Row:
+    """A race: every method at its best, beside FedSGD at its own best rate."""
+    rows = [row for row in race.get("methods", []) if isinstance(row, dict)]
+    metric, target = str(race.get("metric", "metric")), race.get("target")
+    base = rows[0] if rows else {}
+    raced = [row for row in rows[1:] if row.get("speed_up")]
+    notes = [str(note) for note in race.get("notes", []) if isinstance(note, str)]
+    if not raced:
+        who = named([str(row.get("method")) for row in rows]) or "no method"
+        lead = f"Raced were {who}; no speed-up over FedSGD can be told."
+        return {"title": f"No speed-up to {metric} {figure(_float(target))}", "lead": lead,
+                "figures": [], "notes": notes}  # fmt: skip
+    best = max(raced, key=lambda row: float(row["speed_up"]))
+    gain, least, most = (_float(best.get(key)) for key in
+                         ("speed_up", "speed_up_min", "speed_up_max"))  # fmt: skip
+    assert gain is not None
+    span = f" ({times(least)} to {times(most)} over seeds)" if least and most else ""
+    sizes = _float(best.get("bytes_ratio"))
+    carried = f", with {times(sizes)} the bytes" if sizes else ""
+    sooner = "sooner than" if gain >= 1 else "as fast as"
+    title = (
+        f"{best.get('method')} reaches {metric} {figure(_float(target))} {times(gain)} {sooner} "
+        "FedSGD at its best rate"
+    )
+    lead = (
+        f"{show_seconds(_float(best.get('time_s_mean')) or 0)} against "
+        f"{show_seconds(_float(base.get('time_s_mean')) or 0)}{span}{carried}. Both at the "
+        "learning rate that is best for each, chosen on validation rows with other seeds."
+    )
+    boxes = [
+        _box("time to target", show_seconds(_float(best.get("time_s_mean")) or 0),
+             f"FedSGD {show_seconds(_float(base.get('time_s_mean')) or 0)}"),
+        _box("bytes to target", show_bytes(_float(best.get("bytes_mean")) or 0),
+             f"FedSGD {show_bytes(_float(base.get('bytes_mean')) or 0)}"),
+        _box(f"{metric}, test rows", figure(_float(best.get("test_mean"))),
+             f"FedSGD {figure(_float(base.get('test_mean')))}"),
+        _box("learning rate", str(best.get("rate", "–"))[:24],
+             f"FedSGD {str(base.get('rate', '–'))[:24]}"),
+    ]  # fmt: skip
+    return {"title": title, "lead": lead, "figures": boxes, "notes": notes}
+
+
+def _float(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean; None of nothing."""
+    return fmean(values) if values else None
