@@ -38,7 +38,9 @@ def dashboard(
             help="A name by which browsers may call it, as behind a proxy; repeat for more.",
         ),
     ] = None,
-    open_: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Open it in this machine's browser.")
+    ] = False,
 ) -> None:
     """Show all runs of a folder in a browser: list, compare, follow those that go on.
 

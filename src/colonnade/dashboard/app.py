@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Collection
@@ -19,12 +18,13 @@ from starlette.types import ASGIApp
 
 from colonnade.dashboard import plans
 from colonnade.dashboard.catalogue import Catalogue
-from colonnade.dashboard.finding import Place, still_there
+from colonnade.dashboard.finding import Place
 from colonnade.dashboard.guard import Guard, Names
+from colonnade.dashboard.reports import report
 from colonnade.dashboard.streams import RUNS_MAX, FullError, Streams
 from colonnade.dashboard.threads import BusyError, Workers
 from colonnade.errors import ColonnadeError
-from colonnade.page.facts import facts_of
+from colonnade.page.html import LIBRARY, SCRIPTS
 from colonnade.page.reading import clean_text
 
 THREADS, WAITING_MAX = 4, 64
@@ -33,12 +33,11 @@ PLANS_WAITING_MAX = 4
 KINDS = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 PAGES = ("/", "/run/{id}", "/compare", "/plan")
 FILES = (
-    ("page", "vendor", "echarts.min.js"),
-    ("page", "static", "charts.js"),
-    ("page", "static", "page.css"),
+    ("page", "vendor", LIBRARY),
+    *(("page", "static", name) for name in (*SCRIPTS, "page.css")),
     *(
         ("dashboard", "static", f"{name}.js")
-        for name in ("common", "dashboard", "list", "login", "plan", "run")
+        for name in ("common", "dashboard", "events", "list", "login", "plan", "run")
     ),
     ("dashboard", "static", "dashboard.css"),
 )
@@ -88,16 +87,13 @@ class Dashboard:
         }
         return _json(told)
 
-    async def facts(self, request: Request) -> Response:
-        """All that is known of some runs, in the order in which they are named."""
+    async def report(self, request: Request) -> Response:
+        """All that is known of some runs, side by side, in the order in which they are named."""
         places, missing = await self._places(request)
         if not places:
             return missing or refusal(400, "name runs, as in ?run=ID")
-        bytes_max = None if len(places) == 1 else 200_000
-        found = await asyncio.gather(
-            *(self.workers.run(lambda place=place: _facts(place, bytes_max)) for place in places)  # type: ignore[misc]
-        )
-        return Response(b'{"runs":[' + b",".join(found) + b"]}", media_type="application/json")
+        body = await self.workers.run(lambda: report(places))
+        return Response(body, media_type="application/json")
 
     async def live(self, request: Request) -> Response:
         """Events of runs as they happen."""
@@ -150,7 +146,7 @@ def application(
         Route(f"/api/{endpoint.__name__}", _careful(endpoint), methods=["GET"])
         for endpoint in (
             dashboard.runs,
-            dashboard.facts,
+            dashboard.report,
             dashboard.live,
             dashboard.changes,
             dashboard.jobs,
@@ -184,21 +180,6 @@ def _careful(endpoint: Endpoint) -> Endpoint:
             return refusal(503, said, retry_s=5)
 
     return answered
-
-
-def _facts(place: Place, timeline_bytes: int | None) -> bytes:
-    """The facts of a run as JSON; of one that cannot be read, a sentence. Called in a thread."""
-    common = {"id": place.id, "name": place.name}
-    try:
-        if not still_there(place):
-            return _encode(common | {"fault": "the folder has gone, or has become a link"})
-        more = {} if timeline_bytes is None else {"timeline_bytes": timeline_bytes}
-        return _encode(facts_of(place.path, **more) | common)
-    except ColonnadeError as error:
-        said = str(error).replace(f"{place.path}/", "").replace(str(place.path), place.name)
-        return _encode(common | {"fault": clean_text(said, 500)})
-    except OSError as error:
-        return _encode(common | {"fault": error.strerror or "it cannot be read"})
 
 
 def refusal(status: int, sentence: str, retry_s: int | None = None) -> Response:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-
 from colonnade.dashboard.finding import Place, still_there
 from colonnade.errors import ColonnadeError, JobError, RequestError, nearest
 from colonnade.job.files import Source, builtin_names, builtin_text, changed, load

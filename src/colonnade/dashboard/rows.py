@@ -14,6 +14,7 @@ from colonnade.dashboard.finding import Place, still_there
 from colonnade.dashboard.tail import Said, read_ends
 from colonnade.errors import RequestError
 from colonnade.job.reading import parse_toml
+from colonnade.page.live import chief_metric
 from colonnade.page.reading import clean, clean_text
 from colonnade.record.live import FILE as LIVE
 from colonnade.record.live import is_followed
@@ -221,29 +222,19 @@ def glimpse(seen: list[Said]) -> dict[str, Any]:
 
 
 def _evaluated(said: Said, before: Mapping[str, Any]) -> dict[str, Any]:
-    name, value = chief_metric(said.get("measured"))
+    measured = said.get("measured")
+    name = chief_metric(measured) if isinstance(measured, dict) else None
     if name is None:
         return {}
+    value = measured[name] if isinstance(measured[name], int | float) else None
     found: dict[str, Any] = {
         "bytes": (_whole(said, "bytes_up") or 0) + (_whole(said, "bytes_down") or 0)
     }
-    if said.get("best") is True or before.get("value") is None:
-        found |= {"metric": name, "value": value, "value_of": "best"}
+    # Where the best evaluation is not among those that were looked at, the latest has to do.
+    if said.get("best") is True or before.get("value_of") != "best":
+        of = "best" if said.get("best") is True else "latest"
+        found |= {"metric": name, "value": value, "value_of": of}
     return found
-
-
-def chief_metric(measured: Any) -> tuple[str | None, float | None]:
-    """The metric that a run is judged by, among what was measured.
-
-    >>> chief_metric({"validation_loss": 0.3, "auc": 0.9})
-    ('auc', 0.9)
-    """
-    if not isinstance(measured, Mapping) or not measured:
-        return None, None
-    names = [name for name in measured if name == "log_loss" or not name.endswith("_loss")]
-    name = (names or list(measured))[0]
-    value = measured[name]
-    return name, float(value) if isinstance(value, int | float) else None
 
 
 def _whole(said: Said, key: str, more: int = 0) -> int | None:

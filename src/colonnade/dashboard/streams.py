@@ -101,9 +101,7 @@ class Streams:
         while not self.stopping.is_set():
             with suppress(BusyError):
                 found = await self._catalogue.snapshot()
-                changed = [
-                    row for id_, row in found.rows.items() if (before or {}).get(id_) != row
-                ]
+                changed = [row for id_, row in found.rows.items() if (before or {}).get(id_) != row]
                 gone = [id_ for id_ in before or {} if id_ not in found.rows]
                 if changed or gone or before is None:
                     silent_s = 0.0

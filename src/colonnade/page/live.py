@@ -1,8 +1,8 @@
-"""A run that goes on: what `live.jsonl` says of it so far."""
+"""A run that goes on, or was cut off: what `live.jsonl` says of it so far."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +10,21 @@ import msgspec
 
 from colonnade.page.curves import history_of, thinned
 from colonnade.page.reading import Floats, clean_text
+from colonnade.record.live import FILE, is_followed
 from colonnade.record.reading import read_regular
 
-FILE = "live.jsonl"
 BYTES_MAX = 2**26
 POINTS = 240
 Attempt = Callable[[Callable[[], Any]], Any]
 
 
 def goes_on(folder: Path) -> bool:
-    """Whether a run is on its way in a folder: it has told of rounds, and not of its end.
+    """Whether a process writes the events of a run into a folder now.
 
     >>> goes_on(Path("nowhere"))
     False
     """
-    last: dict[str, Any] = {}
-    for event in _events(folder):
-        last = event
-    return bool(last) and last.get("type") != "Finished"
+    return is_followed(folder / FILE)
 
 
 def add(attempt: Attempt, folder: Path, own: Mapping[str, Path], found: dict[str, Any]) -> None:
@@ -35,7 +32,7 @@ def add(attempt: Attempt, folder: Path, own: Mapping[str, Path], found: dict[str
     places = [folder, *(place for place in own.values() if place != folder)]
     events: list[dict[str, Any]] = []
     for place in places:
-        events += attempt(lambda place=place: list(_events(place))) or []
+        events += attempt(lambda place=place: standing(list(_events(place)))) or []
     if not found["history"]:
         found["history"] = _history(events)
         _take_metric(found)
@@ -61,6 +58,39 @@ def _events(folder: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(event, dict):
             yield event
+
+
+def standing(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events that still count: where a run began anew or went back to a checkpoint, the rounds
+    after it are done again.
+
+    >>> told = [{"type": "RoundDone", "round": 4}, {"type": "RoundDone", "round": 5}]
+    >>> standing([*told, {"type": "Resumed", "round": 5}])
+    [{'type': 'RoundDone', 'round': 4}, {'type': 'Resumed', 'round': 5}]
+    """
+    found: list[dict[str, Any]] = []
+    for event in events:
+        kind, back = event.get("type"), None
+        if kind == "Resumed":
+            back = _number(event.get("round"))
+        elif kind == "Opened" and event.get("clock") == "virtual":
+            back = 0.0
+        if back is not None:
+            found = [each for each in found if (_number(each.get("round")) or 0.0) < back
+                     or each.get("type") not in ("RoundDone", "Evaluated")]  # fmt: skip
+        found.append(event)
+    return found
+
+
+def chief_metric(names: Iterable[str]) -> str | None:
+    """The metric that a run is judged by, among the names of what was measured.
+
+    >>> chief_metric(["validation_loss", "auc"])
+    'auc'
+    """
+    known = list(names)
+    chief = [name for name in known if name == "log_loss" or not name.endswith("_loss")]
+    return next(iter(chief or known), None)
 
 
 def _number(value: Any) -> float | None:
@@ -93,10 +123,10 @@ def _history(events: list[dict[str, Any]]) -> dict[str, Any]:
 def _take_metric(found: dict[str, Any]) -> None:
     """The metric of a run without a summary is the first that was measured."""
     known = ("round", "time_s", "bytes_up", "bytes_down", "bytes")
-    names = [name for name in found["history"] if name not in known]
-    if names and not found["metric"]["name"]:
-        values = [each for each in found["history"][names[0]] if each is not None]
-        found["metric"] |= {"name": names[0], "final": values[-1] if values else None}
+    name = chief_metric(each for each in found["history"] if each not in known)
+    if name is not None and not found["metric"]["name"]:
+        values = [each for each in found["history"][name] if each is not None]
+        found["metric"] |= {"name": name, "final": values[-1] if values else None}
 
 
 def _exchanges(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:

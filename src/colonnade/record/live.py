@@ -197,9 +197,7 @@ class Live:
         kept = thinned(self.path.read_bytes()[: 2 * self._bytes_max], self._bytes_max // 2)
         beside = self.path.with_name(f".{FILE}.part")
         beside.unlink(missing_ok=True)
-        file = os.open(
-            beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, OWNER_ONLY
-        )
+        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, OWNER_ONLY)
         try:
             _lock(file)
             os.write(file, kept)

@@ -1,5 +1,6 @@
 // What all pages share: elements whose text is only ever text, figures as people read them, and
 // questions to the server.
+/* global Colonnade */
 
 /** An element; strings among its children are text, never markup. */
 export function el(tag, attributes = {}, ...children) {
@@ -57,36 +58,13 @@ export function follow(address, hear, lost = () => {}) {
 
 const number = (value) => typeof value === "number" && Number.isFinite(value);
 
-export function showTime(seconds) {
-  if (!number(seconds)) return "–";
-  if (seconds === 0) return "0 s";
-  if (seconds < 1) return `${trim(seconds * 1000)} ms`;
-  if (seconds < 120) return `${trim(seconds)} s`;
-  if (seconds < 7200) return `${trim(seconds / 60)} min`;
-  if (seconds < 172800) return `${trim(seconds / 3600)} h`;
-  return `${trim(seconds / 86400)} d`;
-}
-
-export function showBytes(bytes) {
-  if (!number(bytes)) return "–";
-  const units = ["B", "kB", "MB", "GB", "TB"];
-  let place = 0;
-  while (bytes >= 1000 && place < units.length - 1) { bytes /= 1000; place += 1; }
-  return `${trim(bytes)} ${units[place]}`;
-}
-
-export function showCount(value) {
-  return number(value) ? value.toLocaleString("en") : "–";
-}
+// As the charts show them.
+export const { seconds: showTime, bytes: showBytes, count: showCount } = Colonnade;
 
 export function showValue(value) {
   if (!number(value)) return "–";
   const size = Math.abs(value);
   return size !== 0 && (size < 0.001 || size >= 10000) ? value.toExponential(2) : value.toFixed(4);
-}
-
-function trim(value) {
-  return value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
 }
 
 export function showWhen(seconds) {

@@ -23,7 +23,7 @@ function rounds(row) {
     ? `${done} of ${showCount(row.rounds_all)}` : done;
 }
 
-export function showList(main) {
+export function showList(page) {
   document.title = "Runs – Colonnade";
   const wanted = new URLSearchParams(location.search);
   const state = {
@@ -33,7 +33,7 @@ export function showList(main) {
     down: wanted.get("order") !== "up",
   };
   if (!COLUMNS.some(([key]) => key === state.sort)) state.sort = "changed_s";
-  const parts = build(main, state);
+  const parts = build(page, state);
   const draw = () => render(state, parts);
   parts.draw = draw;
   follow("/api/changes", (told) => {
@@ -43,13 +43,14 @@ export function showList(main) {
     state.known = true;
     draw();
   }, (lost) => { parts.lost.hidden = !lost; });
-  ask("/api/runs").then((told) => put(parts.title, `Runs in ${told.root}`)).catch(() => {});
+  ask("/api/runs").then((told) => put(parts.root, `in ${told.root}`)).catch(() => {});
 }
 
-function build(main, state) {
+function build(page, state) {
   const parts = {};
   const change = (key) => (event) => { state[key] = event.target.value; parts.draw(); remember(state); };
-  parts.title = el("h1", {}, "Runs");
+  parts.root = el("span", { class: "root" });
+  parts.title = el("h1", {}, "Runs ", parts.root);
   parts.lost = el("p", { class: "problem", role: "status", hidden: true },
     "The dashboard does not answer; this page tries again.");
   parts.text = el("input", { type: "search", id: "q", placeholder: "name, job, method, seed",
@@ -74,13 +75,13 @@ function build(main, state) {
     el("caption", { class: "unseen" }, "All runs of this folder"), el("thead", {}, head), parts.body);
   parts.empty = el("div", { class: "empty", hidden: true });
   parts.notes = el("ul", { class: "notes" });
-  main.replaceChildren(parts.title, parts.lost,
+  page.replaceChildren(el("main", { class: "listing" }, parts.title, parts.lost,
     el("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
       field("q", "Filter", parts.text), field("method", "Method", parts.method),
       field("status", "Status", parts.status),
       el("span", { class: "field sorting" }, el("label", { for: "sort" }, "Sort by"),
         el("span", { class: "row" }, parts.sort, parts.order))),
-    el("div", { class: "above" }, parts.count, parts.compare), parts.table, parts.empty, parts.notes);
+    el("div", { class: "above" }, parts.count, parts.compare), parts.table, parts.empty, parts.notes));
   return parts;
 }
 

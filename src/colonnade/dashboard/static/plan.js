@@ -2,7 +2,7 @@
 
 import { ask, el, problem, put, showCount } from "./common.js";
 
-export function showPlan(main) {
+export function showPlan(page) {
   document.title = "Plan a run – Colonnade";
   const wanted = new URLSearchParams(location.search);
   const jobs = el("select", { id: "job" });
@@ -12,14 +12,14 @@ export function showPlan(main) {
   const about = el("p", { class: "about" });
   const result = el("section", { "aria-live": "polite", "aria-busy": "false" });
   const go = el("button", { type: "submit" }, "Predict");
-  main.replaceChildren(el("h1", {}, "Plan a run"),
+  page.replaceChildren(el("main", { class: "listing" }, el("h1", {}, "Plan a run"),
     el("p", { class: "lead" }, "What each method would cost on a job's links and at its speeds, "
       + "worked out without training. Nothing is started from here: copy the command."),
     el("form", { class: "filters", onsubmit: (event) => {
       event.preventDefault();
       predict(jobs.value, rows.value, result, go);
     } }, field("job", "Job", jobs), field("rows", "Training rows", rows), go),
-    about, result);
+    about, result));
   let known = [];
   const tell = () => {
     const job = known.find((each) => each.id === jobs.value);
