@@ -56,11 +56,15 @@ export class Progress {
 
 export function take(progress, told) {
   if (told.anew) progress.anew();
-  for (const event of told.events) hear(progress, event);
+  for (const event of told.events || []) hear(progress, event);
+  // What was there when the page was opened comes all at once, and tells no speed.
+  if (told.goes_on !== undefined) progress.seen = [];
+  pace(progress);
 }
 
 function hear(progress, event) {
-  const act = { Opened: opened, Resumed: resumed, RoundDone: round, Evaluated: evaluated, Waiting: waiting }[event.type];
+  const act = { Opened: opened, Resumed: resumed, RoundDone: round, Evaluated: evaluated, Waiting: waiting,
+    Busy: busy }[event.type];
   if (act) act(progress, event);
   const line = sentence(event);
   if (!line) return;
@@ -111,11 +115,15 @@ function round(progress, event) {
   progress.all = number(event.rounds) || progress.all;
   if (party.up) progress.up = party.up;
   if (party.down) progress.down = party.down;
+}
+
+/** How fast the rounds are done, by this browser's clock: that of a simulation is virtual. */
+function pace(progress) {
   const now = performance.now();
-  progress.seen.push([now, done]);
-  while (progress.seen.length > 2 && now - progress.seen[0][0] > RATE_MS) progress.seen.shift();
-  const [begun, first] = progress.seen[0];
-  // What came at once, when the page was opened, tells no speed.
+  const { done, seen } = progress;
+  seen.push([now, done]);
+  while (seen.length > 2 && now - seen[0][0] > RATE_MS) seen.shift();
+  const [begun, first] = seen[0];
   progress.rate = now - begun > 1500 ? ((done - first) * 1000) / (now - begun) : 0;
 }
 
@@ -167,6 +175,20 @@ function thin(columns, count) {
 function waiting(progress, event) {
   const party = progress.party(text(event.party));
   if (party) party.waits = text(event.what);
+}
+
+function busy(progress, event) {
+  const party = progress.party(text(event.party));
+  if (!party) return;
+  const spent = (table) => Object.entries(table && typeof table === "object" ? table : {})
+    .map(([name, ns]) => [name, number(ns) || 0]).sort((a, b) => b[1] - a[1]);
+  const worked = spent(event.worked);
+  const waited = spent(event.waited);
+  const all = [...worked, ...waited].reduce((sum, [, ns]) => sum + ns, 0);
+  if (!all) return;
+  const share = (list) => Math.round((100 * list.reduce((sum, [, ns]) => sum + ns, 0)) / all);
+  const whom = waited.length && waited[0][0] ? ` for ${waited[0][0]}` : "";
+  party.said = `computes ${share(worked)} %, waits${whom} ${share(waited)} %`;
 }
 
 /** As a line of the log; nothing for what is no line of its own. */

@@ -10,7 +10,7 @@ export function showPlan(page) {
     placeholder: "as in the data" });
   rows.value = wanted.get("rows") || "";
   const about = el("p", { class: "about" });
-  const result = el("section", { "aria-live": "polite", "aria-busy": "false" });
+  const result = el("div", { "aria-live": "polite", "aria-busy": "false" });
   const go = el("button", { type: "submit" }, "Predict");
   page.replaceChildren(el("main", { class: "listing" }, el("h1", {}, "Plan a run"),
     el("p", { class: "lead" }, "What each method would cost on a job's links and at its speeds, "
@@ -66,7 +66,8 @@ function predicted(told) {
   const lines = told.methods.map((line, place) => {
     const pick = el("input", { type: "radio", name: "method", id: `method-${place}`,
       onchange: () => choose(line) });
-    const bar = el("meter", { min: 0, max: slowest, value: line.epoch_s, "aria-hidden": "true" });
+    const bar = el("span", { class: "bar-of", "aria-hidden": "true" }, el("span"));
+    bar.firstChild.style.width = `${(100 * line.epoch_s) / slowest}%`;
     if (place === 0) { pick.checked = true; choose(line); }
     return el("tr", {},
       el("th", { scope: "row" }, pick, el("label", { for: `method-${place}` }, ` ${line.method}`)),

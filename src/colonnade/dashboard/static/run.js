@@ -61,10 +61,12 @@ function watch(going, first, aside, charts, load, current) {
     const facts = current();
     for (const [id, each] of runs) {
       const run = facts.runs[facts.ids.indexOf(id)];
-      if (each.going) each.progress.into(run, facts);
+      if (run && each.going) each.progress.into(run, facts);
     }
+    // What was found when the page was opened is old by now; the panel says it.
+    if (facts.runs.length === 1 && runs.size && [...runs.values()][0].going) facts.headline = null;
     Colonnade.show(charts, facts);
-    render(aside, runs, current());
+    render(aside, runs, facts);
   };
   const soon = () => { if (!due) due = setTimeout(draw, DRAW_MS); };
   const lost = el("p", { class: "problem", role: "status", hidden: true },
@@ -73,7 +75,7 @@ function watch(going, first, aside, charts, load, current) {
   const stop = follow(`/api/live?${going.map((id) => `run=${id}`).join("&")}`, (told) => {
     const each = runs.get(told.run);
     if (!each) return;
-    if (told.events) take(each.progress, told);
+    take(each.progress, told);
     if (told.goes_on === false && each.going) {
       each.going = false;
       // Its own files take a moment to be written, and then say more than the events did.
@@ -98,7 +100,7 @@ function render(aside, runs, facts) {
 }
 
 function panel(aside, run, several) {
-  const parts = { title: el("h2", {}), bar: el("progress", { max: 1, "aria-label": "Rounds done" }),
+  const parts = { title: el(several ? "h2" : "h1", {}), bar: el("progress", { max: 1, "aria-label": "Rounds done" }),
     line: el("p", { class: "nowline", role: "status" }), figures: el("dl", { class: "figures" }),
     boxes: new Map(), body: el("tbody"), lines: new Map(), log: el("ol", { class: "log" }), said: 0 };
   const heads = ["Party", "Round", "In flight", "Window", "Staleness", "Local per fresh", "Up", "Down",
@@ -107,7 +109,7 @@ function panel(aside, run, several) {
     "aria-label": `The parties of ${run.folder} now` }, el("table", {},
     el("caption", { class: "hidden" }, "The parties now"),
     el("thead", {}, el("tr", {}, ...heads.map((head, place) => el("th",
-      { scope: "col", class: place && place < 8 ? "number" : null }, head)))), parts.body));
+      { scope: "col", class: place && place < 8 ? "number" : place ? "now" : null }, head)))), parts.body));
   parts.details = el("details", { class: "data" }, el("summary", {}, "What the parties said"), parts.log);
   parts.node = el("article", {}, parts.title, parts.bar, parts.line, several ? null : parts.figures,
     parts.table, parts.details);
@@ -117,10 +119,14 @@ function panel(aside, run, several) {
 
 function update(each, run) {
   const { progress, panel: parts, going } = each;
-  const name = `${run.folder}: `;
-  if (parts.status !== run.state + going) {
-    parts.status = run.state + going;
-    parts.title.replaceChildren(name, badge(going ? "running" : run.status || "interrupted"));
+  // Of a run that has ended, the page below says more.
+  parts.node.hidden = !going && run.state === "ended";
+  const status = going ? "running" : run.status || "interrupted";
+  if (parts.status !== status) {
+    parts.status = status;
+    const what = [run.method, run.job && `on ${run.job}`].filter(Boolean).join(" ");
+    parts.title.replaceChildren(`${run.folder} `, badge(status),
+      el("span", { class: "more" }, what ? `${what}, seed ${run.seed}` : ""));
   }
   const { done, all, rate } = progress;
   parts.bar.hidden = !going;
@@ -139,7 +145,7 @@ function update(each, run) {
     let cells = parts.lines.get(party);
     if (!cells) {
       cells = Array.from({ length: 9 }, (_, place) => el(place ? "td" : "th",
-        { class: place && place < 8 ? "number" : null, scope: place ? null : "row" }));
+        { class: place && place < 8 ? "number" : place ? "now" : null, scope: place ? null : "row" }));
       parts.lines.set(party, cells);
       parts.body.append(el("tr", {}, ...cells));
     }
