@@ -96,6 +96,7 @@ def build(work: Path) -> dict[str, bytes]:
 
 
 def main() -> None:
+    """Write the files, or compare them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     check = parser.parse_args().check

@@ -1,4 +1,4 @@
-"""Curves: what was measured against time, rounds and bytes, and bands over the seeds of a method."""
+"""What was measured against time, rounds and bytes, and bands over the seeds of a method."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from colonnade.page.curves import plain
+from colonnade.page.lanes import Spans
 from colonnade.page.reading import Floats, Names
-from colonnade.page.spans import Spans
 
 POINTS = 240
 """As many points of each party's curve are kept."""
@@ -72,7 +72,7 @@ def _means(values: Floats, edges: Any) -> Floats:
 
 
 def with_staleness(spans: Spans, columns: Mapping[str, Any] | None) -> Spans:
-    """The spans, each with one more than the staleness of its party's round, where that is known."""
+    """The spans, each with one more than the staleness of its party's round where that is known."""
     if columns is None or "staleness" not in columns or not len(columns["round"]):
         return spans
     names = {name: code for code, name in enumerate(columns["party"].names)}

@@ -5,7 +5,9 @@ A file that is damaged takes its own part away and no other: the page says what 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +17,7 @@ from colonnade import methods
 from colonnade.errors import ColonnadeError, RequestError
 from colonnade.job.files import loads, to_tables
 from colonnade.job.records import Job
-from colonnade.page import exchanges, flows, live, spans, tables, words
+from colonnade.page import exchanges, flows, lanes, live, spans, tables, words
 from colonnade.page.curves import history_of, thinned
 from colonnade.page.folders import Point, is_run
 from colonnade.page.reading import clean, clean_text, open_table, read_json, read_table
@@ -124,7 +126,7 @@ def facts_of(folder: str | Path, *, timeline_bytes: int = TIMELINE_BYTES) -> Fac
     parts = {
         name: part
         for name, place in own.items()
-        if (part := reader.attempt(lambda place=place: read_json(place / "party.json", Part)))  # type: ignore[misc]
+        if (part := reader.attempt(partial(read_json, place / "party.json", Part)))
     }
     found = _about(path, job, summary, parts, own)
     found |= _measured(reader, path, own)
@@ -198,10 +200,10 @@ def _about(
 
 
 def settings_of(job: Job) -> str:
-    """What makes two runs of one job comparable as seeds of one another: all but the seed."""
+    """A name for all that a job says but its seed: runs that share it are seeds of one method."""
     settings = to_tables(job)
     settings.pop("seed", None)
-    return msgspec.json.encode(settings, order="deterministic").decode()
+    return hashlib.sha256(msgspec.json.encode(settings, order="deterministic")).hexdigest()[:16]
 
 
 def _state(path: Path, status: str, own: Mapping[str, Path]) -> str:
@@ -238,19 +240,19 @@ def _timeline(
     """The spans, the exchanges, and what both add up to."""
     found: Facts = {"timeline": None, "exchanges": [], "time": [], "clocks": []}
     needed = {"party", "kind", "start_ns", "end_ns"}
-    columns = reader.attempt(lambda: read_table(path / "timeline.parquet", spans.TEMPLATE))
+    columns = reader.attempt(lambda: read_table(path / "timeline.parquet", lanes.TEMPLATE))
     rounds = reader.attempt(lambda: read_table(path / "exchanges.parquet", exchanges.TEMPLATE))
     if rounds is not None and not {"party", "round", "used_ns"} <= rounds.keys():
         rounds = None
     if columns is not None and needed <= columns.keys():
-        read = exchanges.with_staleness(spans.spans_of(columns), rounds)
+        read = exchanges.with_staleness(lanes.spans_of(columns), rounds)
         found["time"] = spans.totals(read)
         found["timeline"] = spans.timeline(read, active, bytes_max)
     if rounds is not None:
         found["exchanges"] = exchanges.exchanges_of(rounds)
     places = {"": path} if path in own.values() or not own else {"": path, **own}
     for name, place in places.items():
-        clocks = reader.attempt(lambda place=place: tables.clocks(place, name))  # type: ignore[misc]
+        clocks = reader.attempt(partial(tables.clocks, place, name))
         found["clocks"] += clocks or []
     return found
 

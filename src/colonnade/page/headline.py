@@ -4,12 +4,10 @@ what. Where there is nothing to compare with, or not fairly, that is what it say
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
+from colonnade.page.levels import Row
 from colonnade.page.words import named
-from colonnade.record.metrics import METRICS
-from colonnade.record.table import spread
 from colonnade.units import show_bytes, show_seconds
 
 BASELINE = "fedsgd"
@@ -21,104 +19,6 @@ _ALONE = (
     "There is no baseline in this report: add a run of fedsgd, or the folder of a race, to see "
     "what the method gains."
 )
-Row = dict[str, Any]
-
-
-def higher_is_better(metric: str | None) -> bool:
-    """Which way a metric gets better.
-
-    >>> higher_is_better("auc"), higher_is_better("mae"), higher_is_better("validation_loss")
-    (True, False, False)
-    """
-    known = METRICS.get(metric or "")
-    return known.higher_is_better if known is not None else "loss" not in (metric or "")
-
-
-def reached(run: Mapping[str, Any], metric: str, level: float) -> Row | None:
-    """The first evaluation of a run at which its metric was at the level: time, round, bytes."""
-    history, better = run["history"], higher_is_better(metric)
-    for place, value in enumerate(history.get(metric, [])):
-        if value is not None and (value >= level if better else value <= level):
-            return {name: history[name][place] for name in ("time_s", "round", "bytes")
-                    if name in history}  # fmt: skip
-    return None
-
-
-def best_of(run: Mapping[str, Any], metric: str) -> float | None:
-    """The best value that a run has measured."""
-    values = [value for value in run["history"].get(metric, []) if value is not None]
-    if not values:
-        return None
-    return max(values) if higher_is_better(metric) else min(values)
-
-
-def level_of(groups: Sequence[Row], metric: str) -> tuple[float | None, str]:
-    """The level to which methods are compared, and what it is: the common target, or else the best
-    that all of them reached."""
-    targets = {run["target"] for group in groups for run in group["runs"]}
-    if len(targets) == 1 and None not in targets:
-        target = targets.pop()
-        if any(reached(run, metric, target) for group in groups for run in group["runs"]):
-            return target, "the target"
-    bests = [
-        [best for run in group["runs"] if (best := best_of(run, metric)) is not None]
-        for group in groups
-    ]
-    if not bests or not all(bests):
-        return None, ""
-    # With the worst seed of the worst method, so that every run has been there.
-    worst = min if higher_is_better(metric) else max
-    return worst(worst(each) for each in bests), "the best that every run reached"
-
-
-def rows_of(groups: Sequence[Row], metric: str, level: float | None) -> list[Row]:
-    """A line for each method: what it came to and what it took to the level, over its seeds."""
-    base = next((group for group in groups if group["is_baseline"]), None)
-    first = _hits(base, metric, level) if base else {}
-    return [_row(group, metric, level, first) for group in groups]
-
-
-def _hits(group: Row, metric: str, level: float | None) -> dict[Any, Row]:
-    """Where the runs of a method reached the level, by seed."""
-    if level is None:
-        return {}
-    found = {run["seed"]: reached(run, metric, level) for run in group["runs"] if _good(run)}
-    return {seed: hit for seed, hit in found.items() if hit is not None}
-
-
-def _good(run: Mapping[str, Any]) -> bool:
-    return run["status"] not in ("failed", "diverged")
-
-
-def _row(group: Row, metric: str, level: float | None, first: Mapping[Any, Row]) -> Row:
-    runs, hits = group["runs"], _hits(group, metric, level)
-    good = [run for run in runs if _good(run)]
-    row: Row = {"label": group["label"], "runs": len(runs), "reached": len(hits),
-                "is_baseline": group["is_baseline"]}  # fmt: skip
-    figures = {
-        "test": [run["metric"]["test"] for run in good],
-        "best": [best_of(run, metric) for run in good],
-        "to_time_s": [hit.get("time_s") for hit in hits.values()],
-        "to_rounds": [hit.get("round") for hit in hits.values()],
-        "to_bytes": [hit.get("bytes") for hit in hits.values()],
-        "time_s": [run["time_s"] for run in good],
-        "bytes": [run["bytes"].get("total") for run in good],
-    }
-    for name, values in figures.items():
-        known = [value for value in values if value is not None]
-        row[name], row[f"{name}_deviation"] = spread(known)
-    both = [seed for seed in hits if seed in first]
-    row["speed_up"] = _ratio([(first[seed].get("time_s"), hits[seed].get("time_s"))
-                              for seed in both])  # fmt: skip
-    row["bytes_ratio"] = _ratio([(hits[seed].get("bytes"), first[seed].get("bytes"))
-                                 for seed in both])  # fmt: skip
-    return row
-
-
-def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
-    known = [(one, other) for one, other in pairs if one is not None and other is not None]
-    below = sum(other for _, other in known)
-    return sum(one for one, _ in known) / below if below else None
 
 
 def headline(groups: Sequence[Row], rows: Sequence[Row], metric: str | None,
@@ -139,6 +39,15 @@ def times(ratio: float) -> str:
     ('3.46×', '12.3×', '0.5×')
     """
     return f"{ratio:.3g}×"
+
+
+def share(ratio: float) -> str:
+    """A part of something, or a multiple of it.
+
+    >>> share(0.4741), share(2.5)
+    ('47 %', '2.5 times')
+    """
+    return f"{ratio:.0%}".replace("%", " %") if ratio < 1.995 else f"{ratio:.2g} times"
 
 
 def figure(value: float | None) -> str:
@@ -172,7 +81,7 @@ def _alone(group: Row, row: Row, metric: str | None) -> Row:
     elif run["state"] == "failed":
         title = f"{group['label']} failed"
     else:
-        title = f"{group['label']}: nothing was measured"
+        title = f"{group['label']}, {run['rounds']:,} rounds"
     where = f" on {run['job']}" if run["job"] else ""
     epochs = f"{run['epochs']:,.3g} epochs, " if run["epochs"] else ""
     virtual = " of virtual time" if run["clock"] == "virtual" and run["time_s"] else ""
@@ -187,7 +96,10 @@ def _alone(group: Row, row: Row, metric: str | None) -> Row:
     if group["is_baseline"]:
         notes.append("This is plain split training, the baseline of other methods.")
     if run["one_party"]:
-        notes.append(f"This is {run['one_party']}'s own folder: it knows its own part of the run.")
+        notes.append(
+            f"This is the folder of {run['one_party']}, which knows its own part of the run."
+            + ("" if value is not None else " What was measured, the active party knows.")
+        )
     boxes = [
         _box(f"{metric or 'metric'}, {rows_}", figure(value), "mean over seeds" if seeds else ""),
         _box("time", _took(row["time_s"], run["clock"]), _clock_words(run)),
@@ -217,7 +129,7 @@ def _both_ways(run: Mapping[str, Any]) -> str:
 
 
 def _target_words(run: Mapping[str, Any], row: Row, metric: str | None) -> str:
-    if run["target"] is None:
+    if run["target"] is None or metric is None:
         return ""
     if row["reached"] and row["to_time_s"] is not None and row["to_bytes"] is not None:
         many = f" in {row['reached']} of {row['runs']} runs" if row["runs"] > 1 else ""
@@ -286,11 +198,12 @@ def _faster(
     best: Row, base: Row, metric: str, value: float, what: str, clock: str
 ) -> tuple[str, str]:
     ratio, sizes = best["speed_up"], best["bytes_ratio"]
-    gain = f" {times(ratio)} sooner than fedsgd" if ratio else " sooner than fedsgd"
+    in_ = f" in {_took(best['to_time_s'], clock)},"
+    gain = f"{in_} {times(ratio)} sooner than fedsgd" if ratio else " sooner than fedsgd"
     virtual = " of virtual time" if clock == "virtual" else ""
     lead = (
         f"{_took(best['to_time_s'], clock)} against {_took(base['to_time_s'], clock)}{virtual} to "
-        f"{what}" + (f", with {times(sizes)} the bytes." if sizes else ".")
+        f"{what}" + (f", with {share(sizes)} of the bytes." if sizes else ".")
     )
     return f"{best['label']} reaches {metric} {figure(value)}{gain}", lead
 
@@ -338,14 +251,15 @@ def _raced(race: Mapping[str, Any]) -> Row:
     assert gain is not None
     span = f" ({times(least)} to {times(most)} over seeds)" if least and most else ""
     sizes = _float(best.get("bytes_ratio"))
-    carried = f", with {times(sizes)} the bytes" if sizes else ""
+    carried = f", with {share(sizes)} of the bytes" if sizes else ""
+    took = show_seconds(_float(best.get("time_s_mean")) or 0)
     sooner = "sooner than" if gain >= 1 else "as fast as"
     title = (
-        f"{best.get('method')} reaches {metric} {figure(_float(target))} {times(gain)} {sooner} "
-        "FedSGD at its best rate"
+        f"{best.get('method')} reaches {metric} {figure(_float(target))} in {took}, {times(gain)} "
+        f"{sooner} FedSGD at its best rate"
     )
     lead = (
-        f"{show_seconds(_float(best.get('time_s_mean')) or 0)} against "
+        f"{took} against "
         f"{show_seconds(_float(base.get('time_s_mean')) or 0)}{span}{carried}. Both at the "
         "learning rate that is best for each, chosen on validation rows with other seeds."
     )
@@ -364,8 +278,3 @@ def _raced(race: Mapping[str, Any]) -> Row:
 
 def _float(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
-
-
-def mean(values: Sequence[float]) -> float | None:
-    """The mean; None of nothing."""
-    return fmean(values) if values else None

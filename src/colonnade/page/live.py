@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from colonnade.page.curves import history_of, thinned
 from colonnade.page.reading import Floats, clean_text
@@ -32,10 +34,11 @@ def add(attempt: Attempt, folder: Path, own: Mapping[str, Path], found: dict[str
     places = [folder, *(place for place in own.values() if place != folder)]
     events: list[dict[str, Any]] = []
     for place in places:
-        events += attempt(lambda place=place: standing(list(_events(place)))) or []
+        events += attempt(partial(_listed, place)) or []
     if not found["history"]:
         found["history"] = _history(events)
         _take_metric(found)
+    _take_names(found, events)
     rounds = [each for each in events if each.get("type") == "RoundDone"]
     if not found["exchanges"]:
         found["exchanges"] = _exchanges(rounds)
@@ -93,13 +96,15 @@ def chief_metric(names: Iterable[str]) -> str | None:
     return next(iter(chief or known), None)
 
 
+def _listed(folder: Path) -> list[dict[str, Any]]:
+    return standing(list(_events(folder)))
+
+
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
 def _history(events: list[dict[str, Any]]) -> dict[str, Any]:
-    import numpy as np
-
     rows = [each for each in events if each.get("type") == "Evaluated"]
     columns: dict[str, list[float]] = {}
     for place, row in enumerate(rows):
@@ -120,6 +125,23 @@ def _history(events: list[dict[str, Any]]) -> dict[str, Any]:
     return history_of({name: np.array(column) for name, column in columns.items()})
 
 
+def _take_names(found: dict[str, Any], events: list[dict[str, Any]]) -> None:
+    """What run it is, where neither a job nor a summary says it yet, and its bytes so far."""
+    opened = next((each for each in events if each.get("type") == "Opened"), {})
+    if not found["job"]:
+        for key in ("job", "method", "active", "clock"):
+            if isinstance(opened.get(key), str):
+                found[key] = clean_text(opened[key], 200)
+        if isinstance(opened.get("seed"), int):
+            found["seed"] = opened["seed"]
+    if found["target"] is None:
+        found["target"] = _number(opened.get("target"))
+    history = found["history"]
+    if not found["bytes"] and history.get("bytes"):
+        up, down = (history[f"bytes_{way}"][-1] or 0 for way in ("up", "down"))
+        found["bytes"] = {"up": int(up), "down": int(down), "total": int(up + down)}
+
+
 def _take_metric(found: dict[str, Any]) -> None:
     """The metric of a run without a summary is the first that was measured."""
     known = ("round", "time_s", "bytes_up", "bytes_down", "bytes")
@@ -130,8 +152,6 @@ def _take_metric(found: dict[str, Any]) -> None:
 
 
 def _exchanges(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    import numpy as np
-
     by_party: dict[str, list[dict[str, Any]]] = {}
     for each in rounds:
         if "window" in each:

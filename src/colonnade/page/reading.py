@@ -95,9 +95,9 @@ def _column(column: pa.ChunkedArray, kind: str) -> Any:
     if kind == "name":
         return _names(column)
     wanted = pa.int64() if kind == "int" else pa.float64()
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        if not (pa.types.is_boolean(column.type) or pa.types.is_null(column.type)):
-            raise TypeError(column.type)
+    known = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+    if not any(is_one(column.type) for is_one in known):
+        raise TypeError(column.type)
     plain = column.cast(wanted)
     if kind == "int":
         plain = plain.fill_null(0) if plain.null_count else plain
@@ -106,7 +106,8 @@ def _column(column: pa.ChunkedArray, kind: str) -> Any:
 
 def _names(column: pa.ChunkedArray) -> Names:
     if not pa.types.is_dictionary(column.type):
-        if not pa.types.is_string(column.type) and not pa.types.is_null(column.type):
+        known = (pa.types.is_string, pa.types.is_large_string, pa.types.is_null)
+        if not any(is_one(column.type) for is_one in known):
             raise TypeError(column.type)
         column = column.cast(pa.string()).dictionary_encode()
     whole = column.unify_dictionaries().combine_chunks()
@@ -123,6 +124,10 @@ def _names(column: pa.ChunkedArray) -> Names:
     return Names(codes.to_numpy(zero_copy_only=False), names)
 
 
+class Packed(str):
+    """Data of ours as text, which is not for people and may be long."""
+
+
 def clean(value: Any) -> Any:
     """Plain values that any browser can be handed: texts printable and of bounded length, no number
     that JSON does not have.
@@ -130,6 +135,8 @@ def clean(value: Any) -> Any:
     >>> clean({"a\\x1b": [float("nan"), 1.5]})
     {'a?': [None, 1.5]}
     """
+    if isinstance(value, Packed):
+        return value
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, float):

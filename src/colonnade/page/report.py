@@ -12,7 +12,8 @@ from colonnade.errors import RequestError
 from colonnade.page.curves import bands
 from colonnade.page.facts import FORMAT, Facts, facts_of, point_facts
 from colonnade.page.folders import RUNS_MAX, runs_of
-from colonnade.page.headline import BASELINE, headline, level_of, rows_of
+from colonnade.page.headline import BASELINE, headline
+from colonnade.page.levels import level_of, rows_of
 from colonnade.page.reading import clean
 from colonnade.page.words import named
 
@@ -88,10 +89,10 @@ def report_on(runs: Sequence[Facts], race: Mapping[str, Any] | None = None) -> F
                 ],
                 "comparison": rows if len(groups) > 1 and not different else [],
                 "race": _race(race),
-                "runs": list(runs),
+                "chosen": _chosen(groups, rows),
             }
         )
-    )
+    ) | {"runs": list(runs)}
 
 
 def grouped(runs: Sequence[Facts]) -> list[dict[str, Any]]:
@@ -103,7 +104,8 @@ def grouped(runs: Sequence[Facts]) -> list[dict[str, Any]]:
                                        "places": []})  # fmt: skip
         group["runs"].append(run)
         group["places"].append(place)
-    groups = list(found.values())
+    # The baseline first, as in a race.
+    groups = sorted(found.values(), key=lambda group: group["label"] != BASELINE)
     labels = [group["label"] for group in groups]
     for group, label in zip(groups, labels, strict=True):
         group["is_baseline"] = label == BASELINE
@@ -131,6 +133,14 @@ def differences(runs: Sequence[Facts]) -> str:
             "are compared."
         )
     return ""
+
+
+def _chosen(groups: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> int:
+    """The run that is looked into first: one of the method that is the fastest, or else the first
+    of which there is a timeline."""
+    there = [place for place, row in enumerate(rows) if row["to_time_s"] is not None]
+    fastest = min(there, key=lambda place: rows[place]["to_time_s"], default=0)
+    return int(groups[fastest]["places"][0]) if groups else 0
 
 
 def _metric(runs: Sequence[Facts]) -> str | None:

@@ -19,6 +19,8 @@ COLUMNS_SHOWN = 200
 CLASSES_SHOWN = 50
 _PUBLIC = ("role", "width", "model", "optimizer", "schedule", "step", "compress", "view")
 """What a report shows of a party's entry in a job: no paths, no seeds, no names of columns."""
+_FINDING = ("party", "of", "to", "attack", "needs", "one", "pooled", "baseline", "control",
+            "split", "source")  # fmt: skip
 Attempt = Callable[[Callable[[], Any]], Any]
 
 
@@ -82,11 +84,11 @@ def audit(folder: Path) -> dict[str, Any]:
     if told is None:
         return {"audit": None}
     findings = told.get("findings")
-    rows = []
-    for each in (findings if isinstance(findings, list) else [])[:200]:
-        if isinstance(each, dict):
-            rows.append({key: each.get(key) for key in ("party", "of", "to", "attack", "needs",
-                         "one", "pooled", "baseline", "control", "split", "source")})  # fmt: skip
+    rows = [
+        {key: each.get(key) for key in _FINDING}
+        for each in (findings if isinstance(findings, list) else [])[:200]
+        if isinstance(each, dict)
+    ]
     sentences = {
         key: [str(line) for line in told[key][:100]] if isinstance(told.get(key), list) else []
         for key in ("verdict", "not_tested")
@@ -128,7 +130,9 @@ def settings(job: Job) -> list[dict[str, str]]:
         for key, value in dict(tables.get(table, {})).items():
             rows.append({"setting": f"{table}.{key}", "value": toml_text(value)})
     for name, own in dict(tables.get("parties", {})).items():
-        for key in _PUBLIC:
-            if key in own:
-                rows.append({"setting": f"parties.{name}.{key}", "value": toml_text(own[key])})
+        rows += [
+            {"setting": f"parties.{name}.{key}", "value": toml_text(own[key])}
+            for key in _PUBLIC
+            if key in own
+        ]
     return rows[:1000]

@@ -1,4 +1,4 @@
-"""A job and its method in plain words: one sentence for each policy axis, and a few for the rest."""
+"""A job and its method in plain words: a sentence for each policy axis, and a few for the rest."""
 
 from __future__ import annotations
 

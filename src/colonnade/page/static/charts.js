@@ -44,7 +44,7 @@
 
   const compared = () => {
     const inside = make("div", {}), node = section("comparison", "Side by side", "", inside);
-    return {node, title: "Side by side", update(facts) {
+    return {node, title: "Comparison", update(facts) {
       const race = facts.race && facts.race.methods.length ? facts.race : null;
       node.hidden = !race && !facts.comparison.length;
       if (node.hidden) return;
@@ -135,7 +135,7 @@
       };
     };
     const draw = () => { drawn.draw(option); data.update(); };
-    return {node, title: "How well, how fast", drawn, update(newer) {
+    return {node, title: "Curves", drawn, update(newer) {
       const metrics = [...new Set(newer.runs.flatMap((run) => Object.keys(run.history)))].filter((name) => !PLAIN.includes(name));
       node.hidden = !metrics.length;
       facts = newer;
@@ -150,11 +150,17 @@
   };
 
   // A chart of stacked bars that lie: one bar for each name, one colour for each kind.
-  const bars = (id, title, lead, show, colours, get) => {
+  const bars = (id, short, title, lead, show, colours, get) => {
     let found = null;
     const drawn = chart(title, 200), extra = make("div", {});
+    const box = make("input", {type: "checkbox", checked: common.patterns, on: {change: (event) => {
+      common.patterns = event.target.checked;
+      for (const other of document.querySelectorAll("input.patterns")) other.checked = common.patterns;
+      redraw();
+    }}, class: "patterns"});
+    const patterns = make("div", {class: "controls"}, make("label", {class: "select"}, box, make("span", {}, "Patterns beside colours")));
     const data = behind(id, () => ({columns: found.columns, rows: found.rows}));
-    const node = section(id, title, lead, drawn.box, extra, data.node);
+    const node = section(id, title, lead, patterns, drawn.box, extra, data.node);
     const option = (look) => ({
       aria: aria(`${title}: ${found.names.length} bars, by ${found.kinds.join(", ")}`),
       legend: legendOf(look, {data: found.kinds}),
@@ -167,7 +173,7 @@
       series: found.kinds.map((kind, place) => ({type: "bar", stack: "all", name: kind, barMaxWidth: 24, itemStyle: {color: colours(kind, place, look), borderColor: look.card, borderWidth: 0.5},
         data: found.values[place]})),
     });
-    return {node, title, drawn, update(facts, run) {
+    return {node, title: short, drawn, update(facts, run) {
       found = run ? get(run, facts) : null;
       node.hidden = !found || !found.names.length;
       if (node.hidden) return;
@@ -178,7 +184,7 @@
     }};
   };
 
-  const where = () => bars("time", "Where the time went", "Each party's time by what it did. Sending and receiving go on beside it and are in the timeline.", seconds, (kind, place, look) => kindInk(kind, place, look), (run) => {
+  const where = () => bars("time", "Time", "Where the time went", "Each party's time by what it did. Sending and receiving go on beside it and are in the timeline.", seconds, (kind, place, look) => kindInk(kind, place, look), (run) => {
     const rows = run.time.filter((row) => row.kind !== "send" && row.kind !== "receive");
     const names = [...new Set(rows.map((row) => row.party))].sort((a, b) => (b === run.active) - (a === run.active));
     const order = ["forward", "backward", "local", "aggregate", "top"];
@@ -191,7 +197,7 @@
       rows};
   });
 
-  const carried = () => bars("bytes", "Where the bytes went", "Every message that crossed, by direction and kind, as the parties' ledgers count them.", bytes, (kind, place) => ink(place), (run) => {
+  const carried = () => bars("bytes", "Bytes", "Where the bytes went", "Every message that crossed, by direction and kind, as the parties' ledgers count them.", bytes, (kind, place) => ink(place), (run) => {
     const rows = run.flows, sums = new Map();
     for (const row of rows) sums.set(row.kind, (sums.get(row.kind) || 0) + row.bytes);
     const ranked = [...sums].sort((a, b) => b[1] - a[1]).map(([kind]) => kind), kinds = ranked.slice(0, 7), rest = ranked.slice(7);
@@ -208,7 +214,7 @@
   });
 
   // Curves of each party over time, from its exchanges.
-  const exchanged = (id, title, lead, quantities, banded) => {
+  const exchanged = (id, short, title, lead, quantities, banded) => {
     let run = null, what = null;
     const drawn = chart(title, 300), controls = make("div", {class: "controls"});
     const names = () => quantities.filter(([name]) => run.exchanges.some((party) => party[name] && party[name].some((value) => value !== null)));
@@ -237,7 +243,7 @@
       }),
     });
     const draw = () => { drawn.draw(option); data.update(); };
-    return {node, title, drawn, update(facts, chosen) {
+    return {node, title: short, drawn, update(facts, chosen) {
       run = chosen;
       const known = run ? names() : [];
       node.hidden = !known.length;
@@ -335,11 +341,11 @@
     const card = (each) => {
       const model = each.model;
       if (!model) return make("article", {}, make("h3", {}, each.party), make("p", {class: "soft"}, each.problems.join("; ") || each.state));
-      const pairs = (table_) => Object.entries(table_ || {}).map(([name, value]) => `${name} ${typeof value === "number" ? count(value) : value}`).join(", ");
+      const pairs = (table_) => Object.entries(table_ || {}).map(([name, value]) => name === "name" ? value : `${name} ${typeof value === "number" ? count(value) : value}`).join(", ");
       const wrong = Object.entries(model.integrity || {}).filter(([, how]) => how !== "verified");
       const measured = Object.entries(model.measured || {}).map(([split, values]) => `${split} rows: ` + Object.entries(values).map(([name, value]) => `${nice(name)} ${figure(value, 4)}`).join(", ")).join("; ");
       const facts = [["version", model.version], ["weights", `of round ${count(model.round + 1)}, the ${model.weights}`], ["goes on from", model.parent],
-        ["bottom model", model.model ? JSON.stringify(model.model) : null], ["parameters", pairs(model.parameters)], ["embeddings", pairs(model.widths)], ["rows", pairs(model.rows)],
+        ["bottom model", model.model ? pairs(model.model) : null], ["parameters", pairs(model.parameters)], ["embeddings", pairs(model.widths)], ["rows", pairs(model.rows)],
         ["task", model.task ? `${model.task}, ${count(model.outputs)} outputs` : null], ["classes", model.classes.length ? model.classes.join(", ") + (model.class_count > model.classes.length ? ` and ${model.class_count - model.classes.length} more` : "") : null],
         ["measured", measured], ["aligned", model.alignment ? `${count(model.alignment.count)} rows` : null],
         ["files", wrong.length ? wrong.map(([name, how]) => `${name} ${how}`).join("; ") : `${Object.keys(model.integrity || {}).length} verified by their hashes`],
@@ -350,7 +356,7 @@
           table([{title: "column", value: (row) => row.name}, {title: "stored as", value: (row) => row.type || "–"}, {title: "becomes", value: (row) => row.becomes || "–"},
             {title: "inputs", value: (row) => row.inputs, show: count, number: true}, {title: "note", value: (row) => row.why || ""}], model.columns, `Columns of ${each.party}`)) : null);
     };
-    return {node, title: "Model card", update(facts, run) {
+    return {node, title: "Model", update(facts, run) {
       node.hidden = !run || !run.models.length;
       if (!node.hidden) refill(inside, run.models.map(card));
     }};
@@ -358,23 +364,22 @@
 
   const pages = new WeakMap();
   const build = (element) => {
-    let facts = null, chosen = 0;
+    let facts = null, chosen = null;
     const first = [head(), compared(), curves()];
     const each = [timelines(), where(), carried(),
-      exchanged("staleness", "Window and staleness", "How many exchanges each party may have in flight and has, and how many updates of its own lie between an embedding and the use of its reply.",
+      exchanged("staleness", "Staleness", "Window and staleness", "How many exchanges each party may have in flight and has, and how many updates of its own lie between an embedding and the use of its reply.",
         [["window", "Window"], ["in_flight", "In flight"], ["staleness", "Staleness"], ["updates", "Updates on an exchange"]], false),
-      exchanged("weights", "Weights of stale rows", "The cosine weights of rows in stale updates: the middle half of the tenth and ninetieth percentile, and the median.", [["weight_p50", "Weight"]], true),
+      exchanged("weights", "Weights", "Weights of stale rows", "The cosine weights of rows in stale updates: the middle half of the tenth and ninetieth percentile, and the median.", [["weight_p50", "Weight"]], true),
       parties(), job(), calibrated(), privacy(), cards()];
     const picker = make("div", {class: "picker"}), links = make("nav", {"aria-label": "Sections"});
-    const patterns = make("label", {class: "select"}, make("input", {type: "checkbox", checked: common.patterns, on: {change: (event) => { common.patterns = event.target.checked; redraw(); }}}), make("span", {}, "Patterns on bars"));
     const main = make("main", {}, first[0].node, links, first.slice(1).map((part) => part.node), picker, each.map((part) => part.node));
     element.replaceChildren(main);
     const navigate = () => refill(links, make("ul", {}, [...first.slice(1), ...each].filter((part) => !part.node.hidden)
-      .map((part) => make("li", {}, make("a", {href: `#${part.node.id}`}, part.title)))), patterns);
+      .map((part) => make("li", {}, make("a", {href: `#${part.node.id}`}, part.title)))));
     const inspect = () => { for (const part of each) part.update(facts, facts.runs[chosen]); };
     return (newer) => {
       facts = newer;
-      chosen = Math.min(chosen, facts.runs.length - 1);
+      chosen = Math.min(chosen === null ? facts.chosen || 0 : chosen, facts.runs.length - 1);
       for (const part of first) part.update(facts);
       picker.hidden = facts.runs.length < 2 || !facts.runs.some((run) => run.timeline || run.flows.length);
       refill(picker, picker.hidden ? null : [make("h2", {}, "One run in detail"), select("Run", facts.runs.map((run, place) => [String(place), runName(run, facts.runs)]), String(chosen), (value) => {

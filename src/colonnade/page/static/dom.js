@@ -138,6 +138,7 @@ const Colonnade = (() => {
     })));
 
   // A chart in its place: follows its width, and is drawn anew where light or paper change.
+  const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
   const charts = new Set();
   const chart = (label, height) => {
     const box = make("div", {class: "chart", role: "img", "aria-label": label});
@@ -153,7 +154,7 @@ const Colonnade = (() => {
           drawn = echarts.init(box, null, {renderer: "canvas"});
           new ResizeObserver(() => drawn.resize()).observe(box);
         }
-        drawn.setOption({animation: false, ...make_(theme())}, {notMerge: true});
+        drawn.setOption({animation: false, textStyle: {fontFamily: FONT, fontSize: 13}, ...make_(theme())}, {notMerge: true});
       },
       again() { if (option) made.draw(option); },
       resize() { if (drawn) drawn.resize(); },

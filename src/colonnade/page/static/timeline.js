@@ -5,7 +5,7 @@
 (() => {
   const {make, refill, figure, count, seconds, bytes, percent, theme, kindInk, behind, select, tip, chart, axis,
     tooltip} = Colonnade;
-  const DRAWN = 6000; // as many spans of a lane are drawn one by one
+  const DRAWN = 0.5; // as many spans of a lane for each pixel are drawn one by one
   const LANE = 26, LANE_MIN = 22;
 
   const unpack = async (text) => {
@@ -75,11 +75,11 @@
     model.facts.detail.windows.some(([begin, end]) => from >= begin - 1 && to <= end + 1);
   const rowsOf = (lane, from, to) => [below(lane.reach, from), below(lane.start, to)];
   // Whether the spans themselves are drawn.
-  const exact = (model, lane, from, to) => {
+  const exact = (model, lane, from, to, pixels) => {
     const a = Math.max(0, from), b = Math.min(model.duration, to);
     if (!within(model, a, b)) return null;
     const [first, last] = rowsOf(lane, a, b);
-    return last - first <= DRAWN ? [first, last] : null;
+    return last - first <= DRAWN * Math.max(320, pixels) ? [first, last] : null;
   };
 
   const Bars = echarts.graphic.extendShape({
@@ -103,7 +103,7 @@
       if (!bars.has(kind)) bars.set(kind, []);
       bars.get(kind).push(left, y, right - left, tall);
     };
-    const rows = exact(model, lane, from, to), wait = model.facts.kinds.indexOf("wait");
+    const rows = exact(model, lane, from, to, area.width), wait = model.facts.kinds.indexOf("wait");
     if (rows) {
       const part = height / lane.tracks;
       for (let row = rows[0]; row < rows[1]; row += 1) {
@@ -161,8 +161,8 @@
 
   const hover = (model, view, pointer, look) => (params) => {
     const lane = model.lanes[params.dataIndex], at = pointer.time() * 1e9;
-    const {from, to, pixel} = view();
-    const rows = exact(model, lane, from, to);
+    const {from, to, pixel, area} = view();
+    const rows = exact(model, lane, from, to, area.width);
     if (rows) {
       let found = -1;
       const near = 3 * pixel;
@@ -214,7 +214,7 @@
     };
     const state = () => {
       if (!model) return;
-      const {from, to} = view(), all = model.lanes.every((lane) => exact(model, lane, from, to));
+      const {from, to, area} = view(), all = model.lanes.every((lane) => exact(model, lane, from, to, area.width));
       const detail = facts.detail, kept = detail.whole ? "Zoom in to see the spans themselves."
         : `Spans one by one are kept for ${detail.windows.map(([a, b]) => `${seconds((a + facts.start_ns) / 1e9)} to ${seconds((b + facts.start_ns) / 1e9)}`).join(", ")}; elsewhere zooming shows finer shares.`;
       note.textContent = all ? `Every span is shown, ${seconds((to - from) / 1e9)} in view.`
@@ -252,7 +252,8 @@
       rows: lookedAt ? lookedAt.time : [],
     }));
     const option = (look) => {
-      const narrow = drawn.box.clientWidth < 560, wide = narrow ? 76 : 132;
+      const narrow = drawn.box.clientWidth < 560, longest = Math.max(...model.lanes.map((lane) => lane.name.length));
+      const wide = Math.min(narrow ? 96 : 190, 18 + 7.2 * longest);
       return {
         aria: {enabled: false},
         grid: {left: wide, right: 16, top: 8, bottom: 74},
