@@ -3,7 +3,7 @@
 `live.jsonl` has one JSON object a line: events as they are told, and before those of each process
 an `Opened` that says which run it is. What happens all the time (rounds above all) is written at
 most twice a second for each party. A file that has grown is thinned out: of its rounds every second
-one goes, and from then on they are written half as often, so that a run of any length fits.
+one goes, and from then on they are written as rarely, so that a run of any length fits.
 
 As long as the process runs, it holds a lock on the file; a file without one is of a process that
 has ended. When the run's own files have all that it says, it is removed.
@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -40,10 +41,11 @@ from colonnade.record.events import (
 from colonnade.record.private import OWNER_ONLY, append_to_private
 from colonnade.units import NS_PER
 
+_fcntl: Any
 try:
-    import fcntl
+    import fcntl as _fcntl
 except ImportError:
-    fcntl = None  # type: ignore[assignment]
+    _fcntl = None
 
 FILE = "live.jsonl"
 BYTES_MAX = 4 * 2**20
@@ -58,6 +60,8 @@ _ONCE = (
     *(Refused, Resumed, Saved, Finished),
 )
 """What is written each time that it happens."""
+_MANY = (b'{"type":"RoundDone"', b'{"type":"Evaluated"')
+"""How the lines begin that are thinned out, the first of them first."""
 _encode = msgspec.json.encode
 Key = tuple[type[Event], str]
 
@@ -194,7 +198,8 @@ class Live:
 
     def _thin(self) -> None:
         """Put a shorter file in the place of this one, which keeps what matters most."""
-        kept = thinned(self.path.read_bytes()[: 2 * self._bytes_max], self._bytes_max // 2)
+        content = self.path.read_bytes()[: 2 * self._bytes_max]
+        kept = thinned(content, self._bytes_max // 2)
         beside = self.path.with_name(f".{FILE}.part")
         beside.unlink(missing_ok=True)
         file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, OWNER_ONLY)
@@ -207,7 +212,9 @@ class Live:
             raise
         self._release()
         self._file, self._bytes = file, len(kept)
-        self._every_ns *= 2
+        # As rare as those that were kept, so that the course of the run is told evenly.
+        before, after = (text.count(_MANY[0]) for text in (content, kept))
+        self._every_ns *= max(2, -(-before // max(1, after)))
 
     def _release(self) -> None:
         if self._file is not None:
@@ -221,25 +228,36 @@ def thinned(content: bytes, bytes_max: int) -> bytes:
     second goes until they do, then of evaluations, and at last the oldest of all.
 
     >>> rounds = b"".join(b'{"type":"RoundDone","round":%d}\\n' % n for n in range(4))
-    >>> thinned(rounds + b'{"type":"Saved"}\\n', 90).split()
-    [b'{"type":"RoundDone","round":1}', b'{"type":"RoundDone","round":3}', b'{"type":"Saved"}']
+    >>> [line[-2:-1] for line in thinned(rounds, 100).split()]
+    [b'0', b'2', b'3']
     """
     lines = [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
-    for kind in (b"RoundDone", b"Evaluated"):
-        begins = b'{"type":"%s"' % kind
-        while sum(map(len, lines)) > bytes_max:
-            places = [place for place, line in enumerate(lines) if line.startswith(begins)]
+    for kind in _MANY:
+        places = _places(lines, kind)
+        # Each kind keeps a third: evaluations must not crowd out the rounds, nor the other way.
+        while _size(lines) > bytes_max and 3 * sum(len(lines[n]) for n in places) > bytes_max:
             if len(places) < 4:
                 break
-            gone = set(places[::2])
+            # The first and the last stay, so that the course of the run does.
+            gone = set(places[1:-1:2])
             lines = [line for place, line in enumerate(lines) if place not in gone]
-    size = sum(map(len, lines))
-    # The first says which run it is.
-    while size > bytes_max and len(lines) > 1:
-        drop = max(1, len(lines) // 4)
-        size -= sum(map(len, lines[1 : 1 + drop]))
-        del lines[1 : 1 + drop]
+            places = _places(lines, kind)
+    while _size(lines) > bytes_max and len(lines) > 1:
+        # The first says which run it is.
+        many = {place for kind in _MANY for place in _places(lines, kind)}
+        others = [place for place in range(1, len(lines)) if place not in many]
+        oldest = others or range(1, len(lines))
+        gone = set(oldest[: max(1, len(oldest) // 4)])
+        lines = [line for place, line in enumerate(lines) if place not in gone]
     return b"".join(lines)
+
+
+def _places(lines: list[bytes], begins: bytes) -> list[int]:
+    return [place for place, line in enumerate(lines) if line.startswith(begins)]
+
+
+def _size(lines: list[bytes]) -> int:
+    return sum(map(len, lines))
 
 
 def is_followed(path: Path) -> bool:
@@ -248,14 +266,14 @@ def is_followed(path: Path) -> bool:
     >>> is_followed(Path("nowhere") / FILE)
     False
     """
-    if fcntl is None:
+    if _fcntl is None:
         return path.exists()
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        _fcntl.flock(file, _fcntl.LOCK_SH | _fcntl.LOCK_NB)
     except OSError:
         return True
     finally:
@@ -271,9 +289,9 @@ def _line(said: Event | Opened) -> bytes:
 
 def _lock(file: int) -> None:
     """For as long as the file is open. That somebody else has it is no reason not to write."""
-    if fcntl is None:
+    if _fcntl is None:
         return
     for _ in range(LOCK_TRIES):
         with suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _fcntl.flock(file, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
             return
