@@ -30,6 +30,7 @@ from colonnade.page.reading import clean_text
 THREADS, WAITING_MAX = 4, 64
 """How much is read at once, and how much may wait for that."""
 PLANS_WAITING_MAX = 4
+MISTAKE = "the dashboard made a mistake; its terminal says which"
 KINDS = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 PAGES = ("/", "/run/{id}", "/compare", "/plan")
 FILES = (
@@ -156,6 +157,7 @@ def application(
     handlers: Any = {
         404: lambda request, error: refusal(404, "there is nothing here"),
         405: lambda request, error: refusal(405, "the dashboard changes nothing: ask with GET"),
+        500: lambda request, error: refusal(500, MISTAKE),
     }
     app = Starlette(routes=own, exception_handlers=handlers)
     login = _resource("dashboard", "static", "login.html")

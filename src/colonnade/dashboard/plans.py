@@ -17,6 +17,7 @@ from colonnade.units import show_bytes, show_seconds
 
 JOB_BYTES_MAX = 2**20
 ROWS_DEFAULT, ROWS_MAX = 10_000, 10**9
+ROUNDS_MAX, PARTIES_MAX = 10**8, 100
 OWN = "builtin:"
 """How the id of a job begins that comes with the package."""
 
@@ -54,6 +55,7 @@ def planned(id_: str, places: dict[str, Place], rows: int | None) -> dict[str, A
         rows = ROWS_DEFAULT if rows is None else rows
     else:
         raise RequestError("there is no such job: it may have been moved or deleted")
+    _check_length(job, rows or 0)
     found = plan(job, rows=rows)
     lines = [
         {
@@ -111,6 +113,17 @@ def read_rows(text: str | None) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 12 and 0 < int(text) <= ROWS_MAX):
         raise RequestError(f"rows must be a whole number from 1 to {ROWS_MAX:,}")
     return int(text)
+
+
+def _check_length(job: Job, rows: int) -> None:
+    """Refuse what would keep everybody else waiting."""
+    per_epoch = -(-rows // job.train.batch_size)
+    rounds = job.train.rounds or (job.train.epochs or 1) * per_epoch
+    if max(rounds, per_epoch) > ROUNDS_MAX or len(job.parties) > PARTIES_MAX:
+        raise JobError(
+            f"a job of more than {ROUNDS_MAX:,} rounds or {PARTIES_MAX} parties takes too long to "
+            "plan here: use colonnade plan in a terminal"
+        )
 
 
 def _own(id_: str) -> str:

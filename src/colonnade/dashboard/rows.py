@@ -117,6 +117,8 @@ def row_of(place: Place, known: Known | None = None) -> Known:
         row = _damaged(place, said, _changed_s(signature))
     except OSError as error:
         row = _damaged(place, error.strerror or "it cannot be read", _changed_s(signature))
+    except Exception as error:  # noqa: BLE001 - one folder must not hide all others
+        row = _damaged(place, f"it cannot be read: {type(error).__name__}", _changed_s(signature))
     return Known(signature, row)
 
 
