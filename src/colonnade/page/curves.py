@@ -27,8 +27,10 @@ def history_of(columns: Mapping[str, Floats]) -> dict[str, list[float | None]]:
     """
     count = min((len(column) for column in columns.values()), default=0)
     step = max(1, -(-count // POINTS_MAX))
-    chosen = np.unique(np.append(np.arange(0, count, step), count - 1)) if count else []
-    found = {name: column[chosen] for name, column in columns.items()} if count else {}
+    if not count:
+        return {}
+    chosen = np.unique(np.append(np.arange(0, count, step), count - 1))
+    found = {name: column[chosen] for name, column in columns.items()}
     if {"bytes_up", "bytes_down"} <= found.keys():
         found["bytes"] = found["bytes_up"] + found["bytes_down"]
     return {name: plain(column) for name, column in found.items()}

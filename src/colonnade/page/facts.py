@@ -20,10 +20,18 @@ from colonnade.job.records import Job
 from colonnade.page import exchanges, flows, lanes, live, spans, tables, words
 from colonnade.page.curves import history_of, thinned
 from colonnade.page.folders import Point, is_run
-from colonnade.page.reading import clean, clean_text, open_table, read_json, read_table
+from colonnade.page.reading import (
+    clean,
+    clean_text,
+    open_table,
+    read_batches,
+    read_json,
+    read_table,
+)
 from colonnade.record.inspection import parties_of
 from colonnade.record.lock import running
 from colonnade.record.reading import read_regular
+from colonnade.record.timeline_file import exchanges_batches, timeline_batches
 from colonnade.run.naming import method_text
 from colonnade.run.telling import what_it_tells
 
@@ -239,12 +247,13 @@ def _timeline(
 ) -> Facts:
     """The spans, the exchanges, and what both add up to."""
     found: Facts = {"timeline": None, "exchanges": [], "time": [], "clocks": []}
-    needed = {"party", "kind", "start_ns", "end_ns"}
-    columns = reader.attempt(lambda: read_table(path / "timeline.parquet", lanes.TEMPLATE))
-    rounds = reader.attempt(lambda: read_table(path / "exchanges.parquet", exchanges.TEMPLATE))
-    if rounds is not None and not {"party", "round", "used_ns"} <= rounds.keys():
-        rounds = None
-    if columns is not None and needed <= columns.keys():
+    columns = reader.attempt(
+        lambda: read_batches(path / "timeline.parquet", timeline_batches, lanes.TEMPLATE)
+    )
+    rounds = reader.attempt(
+        lambda: read_batches(path / "exchanges.parquet", exchanges_batches, exchanges.TEMPLATE)
+    )
+    if columns is not None:
         read = exchanges.with_staleness(lanes.spans_of(columns), rounds)
         found["time"] = spans.totals(read)
         found["timeline"] = spans.timeline(read, active, bytes_max)

@@ -180,7 +180,8 @@ def _compared(groups: Sequence[Row], rows: Sequence[Row], metric: str | None,
         notes.append("None of these runs is fedsgd, so there is no baseline to hold them against.")
     elif base["to_time_s"] is None:
         title = f"{fastest['label']} reaches {metric} {figure(value)}; fedsgd does not"
-        lead = f"It takes {_took(fastest['to_time_s'], clock)} to {what}.{over}"
+        virtual = " of virtual time" if clock == "virtual" else ""
+        lead = f"It takes {_took(fastest['to_time_s'], clock)}{virtual} to {what}.{over}"
         notes.append(_UNTUNED)
     elif not others or fastest["is_baseline"]:
         title = f"fedsgd itself is the fastest to {metric} {figure(value)}"
@@ -209,15 +210,12 @@ def _faster(
 
 
 def _level_boxes(best: Row, base: Row | None, clock: str, metric: str) -> list[dict[str, str]]:
-    against = (
-        f"fedsgd {_took(base['to_time_s'], clock)}" if base and base["to_time_s"] else "no baseline"
-    )
+    none = "fedsgd misses it" if base else "no baseline"
+    against = f"fedsgd {_took(base['to_time_s'], clock)}" if base and base["to_time_s"] else none
     sizes = show_bytes(best["to_bytes"]) if best["to_bytes"] is not None else "–"
-    against_bytes = (
-        f"fedsgd {show_bytes(base['to_bytes'])}" if base and base["to_bytes"] else "no baseline"
-    )
+    against_bytes = f"fedsgd {show_bytes(base['to_bytes'])}" if base and base["to_bytes"] else none
     rounds = f"{best['to_rounds']:,.0f}" if best["to_rounds"] is not None else "–"
-    against_rounds = f"fedsgd {base['to_rounds']:,.0f}" if base and base["to_rounds"] else ""
+    against_rounds = f"fedsgd {base['to_rounds']:,.0f}" if base and base["to_rounds"] else none
     tested = best["test"] if best["test"] is not None else best["best"]
     where = "test rows" if best["test"] is not None else "best"
     against_test = f"fedsgd {figure(base['test'])}" if base and base["test"] is not None else ""

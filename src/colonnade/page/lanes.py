@@ -99,10 +99,14 @@ def lanes_of(spans: Spans, active: str) -> tuple[list[str], list[Lane], int]:
     number = np.array([kinds.index(name) for name in spans.kind.names] or [0])
     codes = number[spans.kind.codes] if len(spans) else np.zeros(0, np.int64)
     crossing = codes >= len(kinds) - len(LINK_KINDS)
+    # A marker of a party's start over the network, which takes no time.
+    begins = codes == (kinds.index("begin") if "begin" in kinds else -1)
     parties = _first(active, spans.party.names)
     lanes = []
     for name in parties:
-        own = np.flatnonzero((spans.party.codes == spans.party.names.index(name)) & ~crossing)
+        own = np.flatnonzero(
+            (spans.party.codes == spans.party.names.index(name)) & ~crossing & ~begins
+        )
         if len(own):
             lanes.append(_lane(name, spans, own, codes))
     links = _links(spans, codes, crossing, kinds, parties)

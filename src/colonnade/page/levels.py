@@ -34,7 +34,7 @@ def reached(run: Mapping[str, Any], metric: str, level: float) -> Row | None:
 
 def best_of(run: Mapping[str, Any], metric: str) -> float | None:
     """The best value that a run has measured."""
-    values = [value for value in run["history"].get(metric, []) if value is not None]
+    values: list[float] = [value for value in run["history"].get(metric, []) if value is not None]
     if not values:
         return None
     return max(values) if higher_is_better(metric) else min(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,8 +20,8 @@ from colonnade.record.reading import read_regular
 
 JSON_BYTES_MAX = 2**28
 TABLE_BYTES_MAX = 2**29
-ROWS_MAX = 2**24
-"""The longest table that is read: as many spans as a job of a million rounds has."""
+ROWS_MAX = 2**23
+"""The longest table that is read whole: as many spans as several hundred thousand rounds have."""
 _UNPACKED_BYTES_MAX = 2**31
 _NAMES_MAX = 4096
 TEXT_MAX = 4_000
@@ -68,6 +68,30 @@ def read_table(path: Path, wanted: Mapping[str, str]) -> dict[str, Any] | None:
         read = table.read(columns=present)
         return {name: _column(read[name], wanted[name]) for name in present}
     except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError):
+        raise _damaged(path) from None
+
+
+def read_batches(
+    path: Path, batches: Callable[[Path], Iterator[pa.RecordBatch]], wanted: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """The columns of a table that comes batch by batch; None where there is no file."""
+    if not path.exists() and not path.is_symlink():
+        return None
+    kept, rows = [], 0
+    for batch in batches(path):
+        kept.append(batch)
+        rows += len(batch)
+        if rows > ROWS_MAX:
+            raise RequestError(
+                f"{path} has more than the {ROWS_MAX:,} rows that a report draws: draw a shorter "
+                "run"
+            )
+    if not kept:
+        return None
+    try:
+        table = pa.Table.from_batches(kept)
+        return {name: _column(table[name], kind) for name, kind in wanted.items()}
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
         raise _damaged(path) from None
 
 

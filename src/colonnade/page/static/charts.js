@@ -83,6 +83,15 @@
       shape: {points: points.map((point) => api.coord([point[0], point[1]])).concat(points.slice().reverse().map((point) => api.coord([point[0], point[2]])))}}),
   });
 
+  // A line's values at a place: straight between two points, nothing outside of them.
+  const between = (points, x) => {
+    const next = points.findIndex((point) => point[0] >= x);
+    if (next < 0) return null;
+    if (points[next][0] === x || next === 0) return points[next][0] === x ? points[next] : null;
+    const [one, other] = [points[next - 1], points[next]], share = (x - one[0]) / (other[0] - one[0]);
+    return one.map((value, place) => value + (other[place] - value) * share);
+  };
+
   const curves = () => {
     let facts = null, metric = null, by = "time_s";
     const drawn = chart("Metric", 400), controls = make("div", {class: "controls"});
@@ -109,9 +118,9 @@
         const points = mean.x.map((x, row) => [x, mean.low[row], mean.high[row]]);
         found.push({...band(points, look, colour), name: group.label, id: `band:${place}`});
         found.push({type: "line", id: `mean:${place}`, name: group.label, data: mean.x.map((x, row) => [x, mean.mean[row], mean.low[row], mean.high[row]]),
-          showSymbol: mean.x.length < 40, symbolSize: 5, lineStyle: style, itemStyle: {color: colour}, z: 3});
+          showSymbol: mean.x.length < 40, symbol: "circle", symbolSize: 5, lineStyle: style, itemStyle: {color: colour}, z: 3});
       } else own.forEach((run, number) => found.push({type: "line", id: `run:${place}:${number}`, name: group.label, data: line(run),
-        showSymbol: line(run).length < 60, symbolSize: 5, lineStyle: {...style, width: own.length > 1 ? 1.2 : 2.5}, itemStyle: {color: colour}, z: 3}));
+        showSymbol: line(run).length < 60, symbol: "circle", symbolSize: 5, lineStyle: {...style, width: own.length > 1 ? 1.2 : 2.5}, itemStyle: {color: colour}, z: 3}));
       return found;
     });
     const option = (look) => {
@@ -124,12 +133,17 @@
         legend: legendOf(look, {data: facts.groups.map((group) => group.label)}),
         grid: {left: 8, right: 20, top: 44, bottom: 30, containLabel: true},
         tooltip: tooltip(look, {trigger: "axis", axisPointer: {type: "line", lineStyle: {color: look.soft}}, formatter: (found) => {
-          const rows_ = found.filter((each) => each.seriesType === "line");
-          if (!rows_.length) return "";
-          return tip(`${AXES.find(([name]) => name === by)[1]} ${SHOW[by](rows_[0].value[0])}`, rows_.map((each) => [each.seriesName,
-            figure(each.value[1], 4) + (each.value.length > 2 ? ` (${figure(each.value[2], 4)} to ${figure(each.value[3], 4)})` : ""), each.color]));
+          if (!found.length) return "";
+          const x = found[0].axisValue, chosen = drawn.instance.getOption().legend[0].selected;
+          const lines = all.filter((each) => each.type === "line" && chosen[each.name] !== false).map((each) => {
+            const at = between(each.data, x);
+            if (!at) return null;
+            const band_ = at.length > 2 ? ` (${figure(at[2], 4)} to ${figure(at[3], 4)})` : "";
+            return [each.name, figure(at[1], 4) + band_, each.itemStyle.color];
+          });
+          return tip(`${AXES.find(([name]) => name === by)[1]} ${SHOW[by](x)}`, lines);
         }}),
-        xAxis: axis(look, {type: "value", scale: by !== "bytes", min: 0, axisLabel: {color: look.soft, hideOverlap: true, formatter: (value) => SHOW[by](value)}, splitLine: {show: false}}),
+        xAxis: axis(look, {type: "value", min: 0, max: "dataMax", axisLabel: {color: look.soft, hideOverlap: true, showMaxLabel: false, formatter: (value) => SHOW[by](value)}, splitLine: {show: false}}),
         yAxis: axis(look, {type: "value", scale: true, name: nice(metric), nameLocation: "end", nameGap: 12, axisLabel: {color: look.soft, formatter: (value) => figure(value, 4)}}),
         series: all,
       };
@@ -185,7 +199,7 @@
   };
 
   const where = () => bars("time", "Time", "Where the time went", "Each party's time by what it did. Sending and receiving go on beside it and are in the timeline.", seconds, (kind, place, look) => kindInk(kind, place, look), (run) => {
-    const rows = run.time.filter((row) => row.kind !== "send" && row.kind !== "receive");
+    const rows = run.time.filter((row) => !["send", "receive", "begin"].includes(row.kind));
     const names = [...new Set(rows.map((row) => row.party))].sort((a, b) => (b === run.active) - (a === run.active));
     const order = ["forward", "backward", "local", "aggregate", "top"];
     const kinds = [...new Set(rows.map((row) => row.kind))].sort((a, b) => (a === "wait") - (b === "wait") || (order.indexOf(a) + 99) % 99 - (order.indexOf(b) + 99) % 99);
@@ -228,10 +242,10 @@
       grid: {left: 8, right: 20, top: 44, bottom: 30, containLabel: true},
       tooltip: tooltip(look, {trigger: "axis", formatter: (hits) => { const rows = hits.filter((hit) => hit.seriesType === "line"); return rows.length ? tip(seconds(rows[0].value[0]), rows.map((hit) => [
         hit.seriesName + (hit.seriesId.startsWith("most") ? ", most" : ""), figure(hit.value[1], 4) + (hit.value.length > 2 ? ` (${figure(hit.value[2], 3)} to ${figure(hit.value[3], 3)})` : ""), hit.color])) : ""; }}),
-      xAxis: axis(look, {type: "value", axisLabel: {color: look.soft, hideOverlap: true, formatter: (value) => seconds(value)}, splitLine: {show: false}}),
+      xAxis: axis(look, {type: "value", min: 0, max: "dataMax", axisLabel: {color: look.soft, hideOverlap: true, showMaxLabel: false, formatter: (value) => seconds(value)}, splitLine: {show: false}}),
       yAxis: axis(look, {type: "value", min: 0, max: banded ? 1 : null, minInterval: what === "window" ? 1 : 0, axisLabel: {color: look.soft, formatter: (value) => figure(value)}}),
       series: run.exchanges.flatMap((party, place) => {
-        const colour = ink(place), line = {type: "line", name: party.party, showSymbol: party.time_s.length < 3, itemStyle: {color: colour}, lineStyle: {width: 2, color: colour, type: dash[place % dash.length]}};
+        const colour = ink(place), line = {type: "line", symbol: "circle", name: party.party, showSymbol: party.time_s.length < 3, itemStyle: {color: colour}, lineStyle: {width: 2, color: colour, type: dash[place % dash.length]}};
         const points = (name, ...more) => party.time_s.map((time, row) => [time, (party[name] || [])[row], ...more.map((each) => (party[each] || [])[row])]).filter((point) => point[1] !== null && point[1] !== undefined);
         if (banded) {
           const found = points("weight_p50", "weight_p10", "weight_p90");

@@ -152,13 +152,16 @@ const Colonnade = (() => {
         if (!box.isConnected) return;
         if (drawn === null) {
           drawn = echarts.init(box, null, {renderer: "canvas"});
-          new ResizeObserver(() => drawn.resize()).observe(box);
+          new ResizeObserver(() => made.resize()).observe(box);
         }
         drawn.setOption({animation: false, textStyle: {fontFamily: FONT, fontSize: 13}, ...make_(theme())}, {notMerge: true});
       },
       again() { if (option) made.draw(option); },
-      resize() { if (drawn) drawn.resize(); },
-      size(px) { if (box.style.height !== `${px}px`) { box.style.height = `${px}px`; if (drawn) drawn.resize(); } },
+      // An observer also tells of the size that a chart was just drawn in.
+      resize() {
+        if (drawn && box.clientWidth && (drawn.getWidth() !== box.clientWidth || drawn.getHeight() !== box.clientHeight)) drawn.resize();
+      },
+      size(px) { if (box.style.height !== `${px}px`) { box.style.height = `${px}px`; made.resize(); } },
       say(text) { box.setAttribute("aria-label", text); },
     };
     charts.add(made);

@@ -141,11 +141,11 @@
   const kindName = (kind) => NAMES[kind] || kind;
 
   // What there is to say of a row of a lane.
-  const spanLines = (model, lane, row) => {
+  const spanLines = (model, lane, row, look) => {
     const facts = model.facts, kind = facts.kinds[lane.kind[row]];
     const message = facts.messages[lane.message[row]], peer = lane.link ? "" : facts.peers[lane.peer[row]];
     return [
-      ["what", kindName(kind)],
+      ["what", kindName(kind), look ? kindInk(kind, lane.kind[row], look) : null],
       lane.round[row] ? ["round", count(lane.round[row])] : null,
       lane.staleness[row] ? ["staleness", count(lane.staleness[row] - 1)] : null,
       lane.bytes[row] ? ["bytes", bytes(lane.bytes[row])] : null,
@@ -170,8 +170,8 @@
         const hits = lane.start[row] <= at + near && lane.start[row] + lane.length[row] >= at - near;
         if (hits && (found < 0 || lane.track[row] === pointer.track(lane) || lane.start[row] <= at)) found = row;
       }
-      return found < 0 ? tip(lane.name, [["at", seconds((at + model.facts.start_ns) / 1e9, 6)], ["what", "nothing recorded"]])
-        : tip(lane.name, spanLines(model, lane, found));
+      return found < 0 ? tip(lane.name, [["at", seconds((at + model.facts.start_ns) / 1e9, 6)], ["what", lane.link ? "nothing under way" : "nothing recorded"]])
+        : tip(lane.name, spanLines(model, lane, found, look));
     }
     let level = 0, size = model.duration / model.buckets;
     const deepest = lane.shares.length ? lane.shares[0].levels.length - 1 : 0;
@@ -269,7 +269,7 @@
             textStyle: {color: look.soft}, showDataShadow: false, brushSelect: false,
             labelFormatter: (value) => seconds(value + facts.start_ns / 1e9, 4)}],
         series: [{type: "custom", renderItem: render(model, look), data: model.lanes.map((_, place) => [0, place]),
-          encode: {x: 0, y: 1}, clip: true, animation: false}],
+          encode: {x: 0, y: 1}, clip: true, animation: false, emphasis: {disabled: true}}],
       };
     };
     const draw = () => {
@@ -281,7 +281,7 @@
         drawn.instance.getZr().on("mousemove", (event) => { pointer.x = event.offsetX; pointer.y = event.offsetY; });
         drawn.instance.on("datazoom", state);
       }
-      zoom(a, b);
+      if (a > 0 || b < 100) zoom(a, b);
       state();
     };
     const show = (run) => {
