@@ -175,7 +175,11 @@ def test_the_walk_has_bounds_and_says_so(tmp_path, monkeypatch):
 
 
 def test_what_is_no_run_is_not_listed(tmp_path):
-    for name, file in {"aligned": "alignment.json", "study": "sweep.json", "notes": "a.txt"}.items():
+    for name, file in {
+        "aligned": "alignment.json",
+        "study": "sweep.json",
+        "notes": "a.txt",
+    }.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / file).write_text("{}")
     (tmp_path / ".hidden").mkdir()
@@ -262,7 +266,7 @@ def test_plans_name_the_command_and_run_no_code_of_a_job_file(tmp_path):
     (tmp_path / "evil").mkdir()
     job = '[parties.a]\nrole = "active"\n[parties.b]\n[method]\nname = "os:getcwd"\n'
     (tmp_path / "evil" / "job.toml").write_text(job)
-    (tmp_path / "mine.toml").write_text((plans.builtin_text("digits")))
+    (tmp_path / "mine.toml").write_text(plans.builtin_text("digits"))
     (tmp_path / "party.toml").write_text('table = "x.csv"\n')
     house = House(tmp_path)
     jobs = {job["name"]: job["id"] for job in house.get("/api/jobs").json()["jobs"]}

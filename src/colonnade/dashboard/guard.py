@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from collections.abc import Callable, Collection
 from http.cookies import CookieError, SimpleCookie
@@ -30,6 +31,7 @@ HEADERS: tuple[Header, ...] = (
 )
 OPEN = ("/static/", "/session")
 """What is there for whoever has no token yet: nothing of any run."""
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.%]+\]|[^\s:/\[\]@]+)(:[0-9]{1,5})?", re.ASCII)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -54,15 +56,10 @@ class Names:
 
     def admit(self, host: str) -> bool:
         """Whether a request to this host, as its header has it, is meant for us."""
-        name = host.lower().strip()
-        if name.startswith("["):
-            name, _, rest = name[1:].partition("]")
-        elif name.count(":") == 1:
-            name, _, rest = name.partition(":")
-        else:
-            rest = ""
-        if rest.lstrip(":") and not rest.lstrip(":").isdigit():
+        split = _HOST.fullmatch(host.lower())
+        if split is None:
             return False
+        name = split["name"].strip("[]")
         if name.rstrip(".") in self._known:
             return True
         if self._local:

@@ -30,7 +30,8 @@ def report(places: Sequence[Place]) -> bytes:
             said = said.replace(f"{place.path}/", "").replace(str(place.path), place.name)
             faults.append({"name": place.name, "fault": clean_text(said, 500)})
     told: dict[str, Any] = report_on(runs) if runs else {"runs": []}
-    return msgspec.json.encode(told | {"ids": ids, "faults": faults})
+    # The only values that JSON does not have are texts of a kind of their own.
+    return msgspec.json.encode(told | {"ids": ids, "faults": faults}, enc_hook=str)
 
 
 def _facts(place: Place, timeline_bytes: int) -> Facts:
