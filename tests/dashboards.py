@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import colonnade as cn
 from colonnade.dashboard.app import Dashboard, application
 from colonnade.record.events import Evaluated, Event, RoundDone
 from colonnade.record.live import Live, Opened
+from colonnade.serve.listening import Listener
 from tests.loop import run
 
 BASE = "http://127.0.0.1:8090"
@@ -110,6 +114,35 @@ class House:
             gone.set()
             await asyncio.wait([task], timeout=5)
         return heard
+
+
+@contextmanager
+def served(root: Path, token: bytes | None = None) -> Iterator[str]:
+    """The address of a dashboard over a folder, which answers in a thread of its own."""
+    ready, stop = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        dashboard = Dashboard(root.resolve())
+        app = application(dashboard, token=token, tell=mistakes.append)
+        async with listener.open(app, 0.1, lambda error: mistakes.append(str(error))):
+            loops.append(asyncio.get_running_loop())
+            ready.set()
+            await stop.wait()
+            dashboard.streams.stopping.set()
+
+    mistakes: list[str] = []
+    loops: list[asyncio.AbstractEventLoop] = []
+    with closing(Listener("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=lambda: asyncio.run(serve()))
+        thread.start()
+        assert ready.wait(20)
+        try:
+            yield f"http://{listener.place}"
+        finally:
+            loops[0].call_soon_threadsafe(stop.set)
+            thread.join(20)
+    assert not thread.is_alive()
+    assert not mistakes, mistakes
 
 
 def line(event: Event) -> str:
