@@ -173,8 +173,8 @@ def test_the_curve_of_a_live_run_grows_until_it_ends(chromium, size, scheme, tmp
     with served(root) as address:
         url = run_page(address, "live")
         with opened(chromium, url, size=size, scheme=scheme, ready=DRAWN) as page:
-            assert page.is_visible("text=Round 4 of 100")
-            assert page.evaluate(POINTS) == [4]
+            page.wait_for_selector("text=Round 4 of 100")
+            page.wait_for_function(f"({POINTS})()[0] === 4")
             for event in rounds(4, 9):
                 live(event)
             page.wait_for_function(f"({POINTS})()[0] === 9")
@@ -247,6 +247,8 @@ def test_a_job_is_planned_and_the_command_to_start_it_shown(chromium, address):
         page.check("label:has-text('pasta')")
         assert "--method pasta" in page.inner_text(".command code")
         shot(page, "dashboard-plan-desktop-light")
+        page.reload()
+        page.wait_for_selector(".plan tbody tr")
         usable(page, "desktop")
         page.set_viewport_size({"width": 390, "height": 844})
         assert page.evaluate(WIDE) <= 0
@@ -285,7 +287,7 @@ def test_the_token_is_asked_for_and_kept_out_of_the_address(chromium, folder):
 
 def test_the_command_answers_until_ctrl_c_also_while_a_page_follows(tmp_path):
     live = going(tmp_path / "runs" / "live")
-    command = [*python(), "-m", "colonnade", "dashboard", str(tmp_path / "runs")]
+    command = [python(), "-m", "colonnade", "dashboard", str(tmp_path / "runs")]
     process = begin([*command, "--http", "127.0.0.1:0"])
     try:
         address = re.search(r"http://127\.0\.0\.1:\d+", process.stderr.readline())[0]
