@@ -120,15 +120,16 @@ def tabbed(page: Any, most: int = 300) -> list[str]:
     return found
 
 
-def reachable(page: Any) -> list[str]:
-    """The marks of what a keyboard has to reach; of a group of radio buttons that is one."""
-    return list(
+def reachable(page: Any) -> dict[str, str]:
+    """What a keyboard has to reach, by the marks of `tabbed`; of a group of radio buttons that is
+    the one which is checked."""
+    return dict(
         page.evaluate(
             """() => [...document.querySelectorAll(
                  'a[href], button, select, input, textarea, summary, [tabindex="0"]')]
-               .filter(each => each.offsetParent !== null && !each.disabled)
+               .filter(each => !each.disabled && each.checkVisibility({contentVisibilityAuto: true}))
                .filter(each => each.type !== 'radio' || each.checked)
-               .map(each => each.dataset.mark)"""
+               .map(each => [each.dataset.mark, each.outerHTML.slice(0, 200)])"""
         )
     )
 

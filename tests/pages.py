@@ -17,7 +17,7 @@ MARKUP = "<img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
 ENDS = "</script></style>--><svg onload=window.hacked=1>"
 """What would end the element that carries the facts."""
 FORMULA = '=HYPERLINK("http://example.invalid")'
-SHORT = ["train.epochs=4", "train.evaluate_every=5 rounds", "train.target=0.1"]
+SHORT = ["train.epochs=6", "train.evaluate_every=5 rounds", "train.target=0.1"]
 
 
 def trained(out: Path, method: str, seed: int = 0) -> Path:
