@@ -224,8 +224,9 @@ def glimpse(seen: list[Said]) -> dict[str, Any]:
 
 
 def _evaluated(said: Said, before: Mapping[str, Any]) -> dict[str, Any]:
-    measured = said.get("measured")
-    name = chief_metric(measured) if isinstance(measured, dict) else None
+    told = said.get("measured")
+    measured: dict[str, Any] = told if isinstance(told, dict) else {}
+    name = chief_metric(measured)
     if name is None:
         return {}
     value = measured[name] if isinstance(measured[name], int | float) else None

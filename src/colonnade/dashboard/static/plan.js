@@ -73,7 +73,7 @@ function predicted(told) {
       el("th", { scope: "row" }, pick, el("label", { for: `method-${place}` }, ` ${line.method}`)),
       cell("Time an epoch", line.epoch, "figure", bar), cell("Rounds a second", line.rounds_per_s, "figure"),
       cell("Bytes up", line.up, "figure"), cell("Bytes down", line.down, "figure"),
-      cell("Busiest party", line.busiest), cell("What binds", `${line.why}. ${sentence(line.advice)}`));
+      cell("Busiest party", line.busiest), cell("What binds", `${sentence(line.why)} ${sentence(line.advice)}`));
   });
   const copy = el("button", { type: "button", class: "quiet", onclick: () => {
     navigator.clipboard.writeText(command.textContent).then(() => put(copy, "Copied"),
