@@ -64,7 +64,10 @@ function watch(going, first, aside, charts, load, current) {
       if (run && each.going) each.progress.into(run, facts);
     }
     // What was found when the page was opened is old by now; the panel says it.
-    if (facts.runs.length === 1 && runs.size && [...runs.values()][0].going) facts.headline = null;
+    if (facts.runs.length === 1 && [...runs.values()][0].going) {
+      facts.headline = null;
+      facts.level = { value: facts.runs[0].target, is: "the target" };
+    }
     Colonnade.show(charts, facts);
     render(aside, runs, facts);
   };
