@@ -23,6 +23,7 @@ from tests.documented import PAGES, ROOT, blocks, inline
 ELSEWHERE = {
     "docs/guides/credit.md": "tests/e2e/test_credit_guide.py",
     "docs/guides/three-hosts.md": "tests/e2e/test_guide.py",
+    "dashboard": "tests/e2e/test_dashboard_page.py",
     "demo": "tests/e2e/test_launch.py",
     "launch": "tests/e2e/test_launch.py",
     "align": "tests/e2e/test_align.py",

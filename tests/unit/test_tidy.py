@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "colonnade"
 FILES = sorted(SOURCE.rglob("*.py"))
 NOT_DETERMINISTIC = {"time", "random", "threading", "socket", "grpc", "asyncio", "datetime"}
-WITH_CLOCKS = {"sim", "net", "tls", "parallel", "run", "serve", "testing"}
+WITH_CLOCKS = {"sim", "net", "tls", "parallel", "run", "serve", "dashboard", "testing"}
 """The rooms that may ask for the time, wait, draw and connect; of `run`, one file."""
 FORBIDDEN = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 ROOT_MODULES = {"errors", "units", "plugins", "packed"}

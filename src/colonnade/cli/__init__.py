@@ -3,8 +3,8 @@
 Exit codes: 0; 1 when the job failed; 2 when the request is wrong; 130 after Ctrl-C. Whatever is
 not 0 comes with one sentence on standard error; only our own mistakes show a traceback.
 
-May import reproduce, page, run, privacy, serve, predict, align, net, tls, party, learn, record,
-models, data, job, methods, policies, compress, protect, wire.
+May import dashboard, reproduce, page, run, privacy, serve, predict, align, net, tls, party, learn,
+record, models, data, job, methods, policies, compress, protect, wire.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import typer
 
 from colonnade.cli.align import align
 from colonnade.cli.compare import compare
+from colonnade.cli.dashboard import dashboard
 from colonnade.cli.demo import demo
 from colonnade.cli.export import export
 from colonnade.cli.inspect import inspect
@@ -53,7 +54,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(demo, look, plan, simulate, compare, sweep, race, launch, align, join, stop, predict, serve),
-    *(inspect, report, trace, privacy, export, ledger, methods, jobs, reproduce),
+    *(dashboard, inspect, report, trace, privacy, export, ledger, methods, jobs, reproduce),
 )
 for _command in COMMANDS:
     app.command()(_command)

@@ -171,6 +171,7 @@ def _take_part(
 
     from colonnade.net.link import Emulation
     from colonnade.record.party_folder import PartyFolder, set_aside
+    from colonnade.run.following import followed
     from colonnade.run.join import Joined, TrainingParticipation
     from colonnade.run.workers import start_group
 
@@ -190,8 +191,14 @@ def _take_part(
                 return Joined("complete", folder.path, folder.rounds)
             if record is not None:
                 party = party.recording(record, folder.path)
-            with _told(party, file, reporter(folder), warns) as told:
-                return TrainingParticipation(party, folder, [told]).run(address, keyring, line)
+            # What `launch` starts tells it everything, and it writes for all.
+            place, say = (out if warns else None), screen.stderr().print
+            with (
+                followed(place, job, clock="wall", tell=say) as others,
+                _told(party, file, reporter(folder), warns) as told,
+            ):
+                taking = TrainingParticipation(party, folder, [told, *others])
+                return taking.run(address, keyring, line)
 
 
 def origin_of(start: Path | None, me: str) -> Origin | None:

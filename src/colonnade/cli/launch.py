@@ -94,7 +94,7 @@ def launch(
         screen.stderr().print(f"this job is complete; its result is in {out}")
     kept = "" if out is None else f"; the same command goes on from what is saved in {out}"
     first = _said_first(read, secret_seeds)
-    with stopping(kept) as stopped, parties_shown(read.parties, quiet, first) as observer:
+    with stopping(kept) as stopped, _observed(read, out, quiet, first) as observers:
         run = launching.launch(
             read,
             out=out,
@@ -102,7 +102,7 @@ def launch(
             keys=keys,
             emulate=emulate,
             threads=threads,
-            observers=[observer],
+            observers=observers,
             should_stop=stopped,
             start=start,
             record=record,
@@ -110,6 +110,20 @@ def launch(
         )
     _show(run, as_json)
     _judge(run, out)
+
+
+@contextmanager
+def _observed(
+    job: Job, out: Path | None, quiet: bool, first: Iterable[str]
+) -> Iterator[list[Subscriber]]:
+    """Whoever is told what happens: the person here, and those who follow by the run folder."""
+    from colonnade.run.following import followed
+
+    with (
+        followed(out, job, clock="wall", tell=screen.stderr().print) as others,
+        parties_shown(job.parties, quiet, first) as observer,
+    ):
+        yield [observer, *others]
 
 
 def _said_first(job: Job, secret_seeds: bool) -> list[str]:

@@ -35,6 +35,7 @@ from colonnade.record.folder import check_folder
 from colonnade.record.table import run_table
 
 if TYPE_CHECKING:
+    from colonnade.record.events import Subscriber
     from colonnade.record.run import Run
 
 
@@ -74,18 +75,27 @@ def simulate(
     read = with_files(read, files)
     if out is not None:
         check_folder(out, "simulate", dumps(read))
-    run, remarks = _follow(read, threads, quiet, start, record)
-    try:
-        if out is not None:
-            run.save(out)
-    finally:
-        # What was found is shown even where it cannot be kept.
-        _show(run, as_json)
+    from colonnade.run.following import followed
+
+    say = screen.stderr().print
+    with followed(out, read, clock="virtual", anew=True, tell=say) as others:
+        run, remarks = _follow(read, threads, quiet, start, record, others)
+        try:
+            if out is not None:
+                run.save(out)
+        finally:
+            # What was found is shown even where it cannot be kept.
+            _show(run, as_json)
     _judge(run, out, remarks)
 
 
 def _follow(
-    job: Job, threads: int, quiet: bool, start: Path | None, record: int | None
+    job: Job,
+    threads: int,
+    quiet: bool,
+    start: Path | None,
+    record: int | None,
+    others: Sequence[Subscriber],
 ) -> tuple[Run, list[str]]:
     from colonnade.cli.progress import follow_run
     from colonnade.run.setup import prepare, recording, remarks
@@ -99,7 +109,9 @@ def _follow(
     for remark in found:
         screen.stderr().print(remark)
     with follow_run(screen.stderr(), rounds, quiet) as observer, screen.ctrl_c() as stopped:
-        run = simulate_prepared(parties, observers=[observer], should_stop=stopped, threads=threads)
+        run = simulate_prepared(
+            parties, observers=[observer, *others], should_stop=stopped, threads=threads
+        )
     return run, found
 
 

@@ -170,7 +170,8 @@ def clean(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [clean(each) for each in value]
     if isinstance(value, int) and abs(value) > 2**53:
-        return float(value)
+        # Larger than any number of JavaScript is none.
+        return float(value) if abs(value) < 2**1000 else None
     return value
 
 

@@ -126,6 +126,7 @@ def _train(privacy: bool, family: Texts) -> list[Answer]:
     """The runs of a family; only text goes in and only plain values come out."""
     from colonnade.run.audit import save_audit
     from colonnade.run.clock import reclock
+    from colonnade.run.following import followed
     from colonnade.run.setup import prepare, recording
     from colonnade.run.simulate import simulate_prepared
 
@@ -133,9 +134,11 @@ def _train(privacy: bool, family: Texts) -> list[Answer]:
     first = None
     for text, allow, folder in family:
         try:
-            job = loads(text, allow=allow)
+            job, place = loads(text, allow=allow), None if folder is None else Path(folder)
             if first is None:
-                run = simulate_prepared(recording(prepare(job), ALL_ROUNDS if privacy else None))
+                parties = recording(prepare(job), ALL_ROUNDS if privacy else None)
+                with followed(place, job, clock="virtual", anew=True) as others:
+                    run = simulate_prepared(parties, observers=others)
             else:
                 run = reclock(first, job)
         except RequestError as error:

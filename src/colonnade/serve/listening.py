@@ -109,6 +109,8 @@ class Listener:
         called."""
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
         server = _Server(_config(app, drain_s))
+        # From now on whoever connects waits, and is not refused.
+        self._socket.listen(CONNECTIONS_MAX)
         serving = asyncio.ensure_future(server.serve([self._socket]))
         serving.add_done_callback(lambda task: _tell_fault(task, fail))
 

@@ -31,7 +31,8 @@
     const node = make("header", {});
     return {node, update(facts) {
       const told = facts.headline;
-      if (!told) { node.hidden = true; return; }
+      node.hidden = !told;
+      if (!told) return;
       const problems = facts.runs.flatMap((run) => run.problems.map((problem) => facts.runs.length > 1 ? `${runName(run, facts.runs)}: ${problem}` : problem));
       refill(node, make("p", {class: "over"}, facts.runs[0] && facts.runs[0].job ? `Colonnade report · ${facts.runs[0].job}` : "Colonnade report"),
         make("h1", {}, told.title), make("p", {class: "big"}, told.lead),

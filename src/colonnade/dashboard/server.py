@@ -1,0 +1,62 @@
+"""The dashboard from its start until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+
+from colonnade.dashboard.app import Dashboard, application
+from colonnade.errors import ColonnadeError
+from colonnade.serve.listening import Listener
+
+DRAIN_S = 1.0
+"""How long answers that are under way may take when it ends."""
+
+
+def serve(
+    root: Path,
+    listener: Listener,
+    *,
+    token: bytes | None = None,
+    names: Collection[str] = (),
+    tell: Callable[[str], None] = lambda said: None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Answer until somebody stops it; `ready` is called when it answers."""
+    asyncio.run(_serve(root, listener, token, names, tell, ready))
+
+
+async def _serve(
+    root: Path,
+    listener: Listener,
+    token: bytes | None,
+    names: Collection[str],
+    tell: Callable[[str], None],
+    ready: Callable[[], None],
+) -> None:
+    dashboard = Dashboard(root)
+    app = application(dashboard, local=listener.is_local, token=token, names=names, tell=tell)
+    stopping = dashboard.streams.stopping
+    faults: list[ColonnadeError] = []
+
+    def fail(error: ColonnadeError) -> None:
+        faults.append(error)
+        stopping.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Elsewhere than on Unix, Ctrl-C raises KeyboardInterrupt, which ends the loop as well.
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(number, stopping.set)
+    async with listener.open(app, DRAIN_S, fail) as stop:
+        ready()
+        await stopping.wait()
+        drained = asyncio.Event()
+        stop(drained.set)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(drained.wait(), DRAIN_S + 1)
+    if faults:
+        raise faults[0]
