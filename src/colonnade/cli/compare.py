@@ -12,6 +12,7 @@ from colonnade.cli.options import (
     Allow,
     JobName,
     Json,
+    Log,
     Out,
     Quiet,
     Seeds,
@@ -56,6 +57,7 @@ def compare(
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
+    log: Log = None,
     allow: Allow = None,
 ) -> None:
     """Train a job with several methods and seeds, and compare what they cost.

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli import screen
 from colonnade.errors import JobError, RequestError, reason
 from colonnade.job.files import load
 from colonnade.job.records import Job
@@ -70,7 +71,20 @@ Json = Annotated[
     bool,
     typer.Option("--json", help="Print JSON, and nothing else, on standard output."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Show no progress: only the result, and what is wrong."),
+]
+Log = Annotated[
+    str | None,
+    typer.Option(
+        "--log",
+        metavar="json[:FILE]",
+        callback=screen.open_log,
+        help="Write what happens as one JSON object a line: --log json on standard error, in place "
+        "of progress; --log json:FILE at the end of a file, beside it.",
+    ),
+]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="The job's seed: --seed 1.")]
 Seeds = Annotated[
     str, typer.Option(metavar="N,N,N", help="Train with each of these seeds: --seeds 0,1,2.")

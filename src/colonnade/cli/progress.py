@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from colonnade.record.events import Calibrated, Evaluated, Event, RoundDone, Subscriber
+from colonnade.cli.frame import clock
+from colonnade.cli.watching import is_metric
+from colonnade.record.events import Calibrated, Evaluated, Event, RoundDone
 from colonnade.run.points import OnPlan
 from colonnade.run.pool import OnDone, Trial
 from colonnade.units import show_time
@@ -16,57 +18,49 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 LINES = 20
-"""How many lines a training prints at most where there is no terminal."""
+"""How many lines the evaluations of a training print at most where there is no terminal."""
+LINE_EVERY_S = 10.0
+"""After so long without one there is a line all the same."""
 
 
 def _figures(now_ns: int, loss: float | None, measured: Mapping[str, float]) -> str:
-    metrics = [
-        f"{name} {value:.3f}"
-        for name, value in measured.items()
-        if name == "log_loss" or not name.endswith("_loss")
-    ]
+    metrics = [f"{name} {value:.3f}" for name, value in measured.items() if is_metric(name)]
     time = [show_time(now_ns / 1e9)] if now_ns else []
     return ", ".join([*time, *([] if loss is None else [f"loss {loss:.3f}"]), *metrics])
 
 
-@contextmanager
-def follow_run(console: Console, rounds: int, quiet: bool) -> Iterator[Subscriber]:
-    """An observer of one training, fit for where its output goes: a bar that moves with every
-    round, or a line for an evaluation, at most every 5 % of the rounds."""
-    loss: float | None = None
-    due, measured = 0.0, dict[str, float]()
+class RunLines:
+    """The lines of one training where there is no terminal: for an evaluation, at most every 5 % of
+    the rounds, and for a round where there was no line for ten seconds."""
 
-    def line(event: Event) -> None:
-        nonlocal loss, due
+    def __init__(self, console: Console, rounds: int) -> None:
+        self._console, self._rounds = console, rounds
+        self._loss: float | None = None
+        self._measured: Mapping[str, float] = {}
+        self._due = 0.0
+        self._began_s = self._said_s = console.get_time()
+
+    def __call__(self, event: Event) -> None:
+        """Say how far the training is, where it is time to."""
         if isinstance(event, RoundDone):
-            loss = loss if event.loss is None else event.loss
+            self._loss = self._loss if event.loss is None else event.loss
+            if event.loss is not None and self._console.get_time() - self._said_s >= LINE_EVERY_S:
+                self._say(event.round + 1, event.time_ns)
         elif isinstance(event, Calibrated):
-            console.print(event.sentence())
-        elif isinstance(event, Evaluated) and (done := event.round + 1) >= min(due, rounds):
-            due = done + rounds / LINES
-            figures = _figures(event.time_ns, loss, event.measured)
-            console.print(f"round {done} of {rounds}, {figures}")
+            self._console.print(event.sentence())
+        elif isinstance(event, Evaluated):
+            self._measured = event.measured
+            if (done := event.round + 1) >= min(self._due, self._rounds):
+                self._due = done + self._rounds / LINES
+                self._say(done, event.time_ns)
 
-    if quiet:
-        yield lambda event: None
-    elif not console.is_terminal:
-        yield line
-    else:
-        with _bar(console, "round") as progress:
-            task = progress.add_task("", total=rounds, figures="")
-
-            def move(event: Event) -> None:
-                nonlocal loss
-                if isinstance(event, RoundDone) and (event.loss is not None or loss is None):
-                    loss = event.loss
-                    figures = _figures(event.time_ns, loss, measured)
-                    progress.update(task, completed=event.round + 1, figures=figures)
-                elif isinstance(event, Calibrated):
-                    console.print(event.sentence())
-                elif isinstance(event, Evaluated):
-                    measured.update(event.measured)
-
-            yield move
+    def _say(self, done: int, now_ns: int) -> None:
+        self._said_s = self._console.get_time()
+        figures = _figures(now_ns, self._loss, self._measured)
+        left_s = (self._said_s - self._began_s) / done * (self._rounds - done)
+        left = f", {clock(left_s)} left" if left_s >= 1 else ""
+        said = f"round {done} of {self._rounds}{figures and f', {figures}'}{left}"
+        self._console.print(said)
 
 
 @contextmanager

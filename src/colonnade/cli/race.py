@@ -12,6 +12,7 @@ from colonnade.cli.options import (
     Allow,
     JobName,
     Json,
+    Log,
     Quiet,
     Seeds,
     Sets,
@@ -117,6 +118,7 @@ def race(
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
+    log: Log = None,
     allow: Allow = None,
 ) -> None:
     """Tune every method over one grid, and compare each at its best with FedSGD at its own best.

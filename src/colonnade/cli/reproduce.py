@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.cli import screen
-from colonnade.cli.options import Json, Out, Quiet, check_out, read_seeds
+from colonnade.cli.options import Json, Log, Out, Quiet, check_out, read_seeds
 from colonnade.errors import RequestError, nearest
 
 
@@ -27,6 +27,7 @@ def reproduce(
         bool, typer.Option("--quick", help="A smaller version, to see that it works.")
     ] = False,
     quiet: Quiet = False,
+    log: Log = None,
 ) -> None:
     """Compute a paper's table anew, and show it beside the paper's.
 

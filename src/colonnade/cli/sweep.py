@@ -13,6 +13,7 @@ from colonnade.cli.options import (
     Allow,
     JobName,
     Json,
+    Log,
     MethodName,
     Quiet,
     Seeds,
@@ -45,6 +46,7 @@ def sweep(
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
+    log: Log = None,
     allow: Allow = None,
 ) -> None:
     """Train every combination of some settings, and find the best by the metric.

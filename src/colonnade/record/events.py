@@ -37,6 +37,21 @@ class RoundDone(Event, frozen=True):
     """Of how many."""
     loss: float | None = None
     """Known to the active party only."""
+    window: int = 1
+    """How many batches the party may have in flight."""
+    in_flight: int = 0
+    """How many it had, when it used the reply."""
+    staleness: int = 0
+    """Own updates between the embedding and the use of its reply."""
+    updates: int = 1
+    """All updates on this batch so far, the fresh one among them."""
+    local: int = 0
+    """Local updates so far, in all."""
+    fresh: int = 0
+    """Fresh ones so far, in all."""
+    bytes_up: int = 0
+    """Training bytes so far, from this party to the active one; at the active party from all."""
+    bytes_down: int = 0
 
 
 class Evaluated(Event, frozen=True):
@@ -289,9 +304,27 @@ class Worked(Event, frozen=True):
     ended_ns: int
 
 
+class Waited(Worked, frozen=True):
+    """The party has waited since `time_ns`."""
+
+    peer: str = ""
+    """For whom, where that is known."""
+
+
+class Busy(Event, frozen=True):
+    """How a party has spent its time, in nanoseconds since it last said so: for those to whom every
+    piece of work would be too much."""
+
+    worked: Mapping[str, int]
+    """By kind, as in the timeline."""
+    waited: Mapping[str, int]
+    """By the peer that it waited for; "" where that is not known."""
+
+
 EVENTS: tuple[type[Event], ...] = (
     *(RoundDone, Evaluated, Tested, Notice, Recorded, Started, Connected, Disconnected, PeerLeft),
     *(PeerFailed, Refused, Waiting, Resumed, Saved, Finished, Worked, RowsScored, Calibrated),
+    *(Waited, Busy),
 )
 """All kinds."""
 Subscriber = Callable[[Event], None]
