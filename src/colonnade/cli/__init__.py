@@ -44,7 +44,6 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="colonnade",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Train one neural network across organisations that hold different columns of the same "

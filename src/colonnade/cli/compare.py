@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli import screen
+from colonnade.cli import completing, screen
 from colonnade.cli.options import (
     Allow,
     JobName,
@@ -32,6 +32,7 @@ def compare(
         str,
         typer.Option(
             metavar="A,B,C",
+            autocompletion=completing.method_list,
             help="The methods, each with its options: --methods fedsgd,fedbcd:updates=5. The "
             "speed-up is against the first.",
         ),
@@ -82,7 +83,10 @@ def compare(
     check_out(out)
     total = len(named) * len(set(chosen))
     kept = "" if out is None else f"; the finished runs are in {out}"
-    with screen.ended_by_signal(kept), follow_runs(screen.stderr(), total, quiet) as on_done:
+    plural = "" if len(chosen) == 1 else "s"
+    title = f"{record.name}, {len(named)} methods with {len(chosen)} seed{plural}, simulated"
+    follow = follow_runs(screen.stderr(), total, quiet, title)
+    with screen.ended_by_signal(kept), follow as following:
         result = comparison.compare(
             record,
             named,
@@ -90,7 +94,8 @@ def compare(
             workers=workers,
             tuned=best,
             out=out,
-            on_done=on_done,
+            on_done=following.on_done,
+            beacons=following.beacons,
             privacy=privacy,
         )
     if as_json:

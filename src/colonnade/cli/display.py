@@ -12,6 +12,7 @@ from colonnade.cli.watching import Watch
 from colonnade.errors import StoppedError
 from colonnade.record.chain import printable
 from colonnade.record.events import (
+    Aborted,
     Busy,
     Connected,
     Evaluated,
@@ -74,7 +75,9 @@ class Display:
         self._watch(event)
         if type(event) in SHOWN:
             return
-        if (sentence := event.sentence()) is not None:
+        if isinstance(event, Aborted):
+            self.close("ended at once")
+        elif (sentence := event.sentence()) is not None:
             whose = f"{event.party}: " if self._several else ""
             self._console.print(printable(f"{whose}{sentence}"))
 

@@ -17,6 +17,7 @@ PLAIN_BLOCKS = "_.:-=+*#"
 """For a terminal that shows ASCII only."""
 NARROW, WIDE = 72, 100
 """Below the one, columns are left out; above the other, there is room for a long curve."""
+BAR = 40
 CURVE, CURVE_NARROW = 40, 20
 NAME_MAX = 16
 MANY = 100_000
@@ -75,7 +76,7 @@ class Frame:
 
     def __init__(self, width: int, height: int, plain: bool = False) -> None:
         self.width, self.height = max(20, width), max(4, height)
-        self._blocks = PLAIN_BLOCKS if plain else BLOCKS
+        self.blocks = PLAIN_BLOCKS if plain else BLOCKS
         self._full, self._rest, self._dash = ("#", ".", "-") if plain else ("━", "─", "–")
         self._up, self._down = ("up", "down") if plain else ("↑", "↓")
 
@@ -84,15 +85,16 @@ class Frame:
         lines = [*self._head(seen), self._progress(seen), *self._figures(seen)]
         room = self.height - len(lines) - 2
         parties = self._parties(seen, room) if room > 0 else []
-        return self._joined([*lines, *parties][: self.height - 1])
+        return self.joined([*lines, *parties][: self.height - 1])
 
     def last(self, seen: Moment) -> Text:
         """What stays when the run is over."""
         from rich.text import Text
 
-        return self._joined([self._ending(seen), *self._figures(seen), Text()])
+        return self.joined([self._ending(seen), *self._figures(seen), Text()])
 
-    def _joined(self, lines: Sequence[Text]) -> Text:
+    def joined(self, lines: Sequence[Text]) -> Text:
+        """Lines as they fit."""
         from rich.text import Text
 
         for line in lines:
@@ -120,14 +122,21 @@ class Frame:
         count = f"{seen.unit} {seen.done:,}{of}"
         if not seen.total:
             return Text(f"{count}  {times}" if seen.done else f"starting, {times}")
-        cells = min(40, self.width - len(count) - len(times) - 12)
         line = Text(f"{count}  ")
-        if cells >= 8:
-            full = int(share * cells)
-            line.append(self._full * full, style="cyan")
-            line.append(self._rest * (cells - full), style="dim")
-            line.append(f" {share:4.0%}  ")
+        line.append_text(self.bar(share, self.width - len(count) - len(times) - 2))
         return line.append(times)
+
+    def bar(self, share: float, room: int) -> Text:
+        """How much is done, as a bar with a figure; nothing where there is too little room."""
+        from rich.text import Text
+
+        bar, cells = Text(), min(BAR, room - 8)
+        if cells >= 8:
+            full = int(min(1.0, share) * cells)
+            bar.append(self._full * full, style="cyan")
+            bar.append(self._rest * (cells - full), style="dim")
+            bar.append(f" {share:4.0%}  ")
+        return bar
 
     def _ending(self, seen: Moment) -> Text:
         from rich.text import Text
@@ -143,7 +152,7 @@ class Frame:
 
         lines = []
         cells = CURVE_NARROW if self.width < NARROW else CURVE
-        curve = sparkline(seen.curve, min(cells, self.width - 50), self._blocks)
+        curve = sparkline(seen.curve, min(cells, self.width - 50), self.blocks)
         if seen.value is not None and seen.metric is not None:
             line = Text(f"{printable(seen.metric)} ")
             line.append(f"{seen.value:.4f}", style="bold")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from colonnade.cli import screen
+from colonnade.cli import completing, screen
 from colonnade.cli.keys import certificate_files
 from colonnade.errors import ColonnadeError, JobError, RequestError, StoppedError
 from colonnade.job.files import changed, read_source, with_sets
@@ -35,7 +35,13 @@ if TYPE_CHECKING:
     from colonnade.tls.keyring import Keyring
 
 Me = Annotated[
-    str, typer.Option("--me", metavar="PARTY", help="Which party of the job this host is.")
+    str,
+    typer.Option(
+        "--me",
+        metavar="PARTY",
+        autocompletion=completing.party,
+        help="Which party of the job this host is.",
+    ),
 ]
 
 PartyPath = Annotated[

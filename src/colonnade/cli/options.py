@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli import screen
+from colonnade.cli import completing, screen
 from colonnade.errors import JobError, RequestError, reason
 from colonnade.job.files import load
 from colonnade.job.records import Job
@@ -16,7 +16,9 @@ from colonnade.job.texts import parse_value
 JobName = Annotated[
     str,
     typer.Argument(
-        metavar="JOB", help="A job file, or the name of a built-in job (see colonnade jobs)."
+        metavar="JOB",
+        autocompletion=completing.job,
+        help="A job file, or the name of a built-in job (see colonnade jobs).",
     ),
 ]
 Sets = Annotated[
@@ -32,6 +34,7 @@ MethodName = Annotated[
     str | None,
     typer.Option(
         metavar="METHOD",
+        autocompletion=completing.method,
         help="Train with this method instead of the job's: fedsgd, fedbcd:updates=5, "
         "package.module:function.",
     ),

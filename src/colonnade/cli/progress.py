@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from colonnade.cli import screen
 from colonnade.cli.frame import clock
-from colonnade.cli.watching import is_metric
-from colonnade.record.events import Calibrated, Evaluated, Event, RoundDone
+from colonnade.cli.runs import RunsDisplay, RunsWatch
+from colonnade.record.events import Calibrated, Evaluated, Event, RoundDone, is_metric
+from colonnade.run.beacon import read_beacons
 from colonnade.run.points import OnPlan
 from colonnade.run.pool import OnDone, Trial
 from colonnade.units import show_time
@@ -16,6 +22,8 @@ from colonnade.units import show_time
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+    from colonnade.cli.log import JsonLog
 
 LINES = 20
 """How many lines the evaluations of a training print at most where there is no terminal."""
@@ -63,58 +71,77 @@ class RunLines:
         self._console.print(said)
 
 
-@contextmanager
-def follow_runs(console: Console, total: int, quiet: bool) -> Iterator[OnDone]:
-    """Counts the runs that are done, fit for where its output goes."""
-    done = 0
-    if quiet:
-        yield lambda trial: None
-    elif not console.is_terminal:
+@dataclass(frozen=True)
+class Following:
+    """Who is told of the runs of a study."""
 
-        def line(trial: Trial) -> None:
-            nonlocal done
-            done += 1
-            console.print(f"run {done} of {total}: {_ending(trial)}")
-
-        yield line
-    else:
-        with _bar(console, "runs") as progress:
-            task = progress.add_task("", total=total, figures="")
-            yield lambda trial: progress.update(task, advance=1, figures=_ending(trial))
+    on_plan: OnPlan
+    on_done: OnDone
+    expect: Callable[[int], None] = lambda missing: None
+    """Told how many runs there are to do, where that is not all."""
+    beacons: Path | None = None
+    """A folder in which each run that is under way is to say how far it is."""
 
 
 @contextmanager
-def follow_stages(console: Console, quiet: bool) -> Iterator[tuple[OnPlan, OnDone]]:
-    """Counts the runs of one stage after the other, as each says what it is and how many runs it
-    still takes, of how many; fit for where its output goes."""
-    done = total = 0
-    if quiet:
-        yield lambda title, missing, total: None, lambda trial: None
-    elif not console.is_terminal:
+def follow_runs(
+    console: Console, total: int | None, quiet: bool, title: str = ""
+) -> Iterator[Following]:
+    """Counts the runs that are done, fit for where its output goes. Where there are several stages
+    each says what it is, and how many runs it still takes, of how many: then there is no `total`
+    before."""
+    log = screen.log()
+    logs = (lambda trial: None) if log is None else partial(_log_run, log)
+    if quiet or screen.logs_only():
+        yield Following(lambda title, missing, whole: None, logs)
+        return
+    if not console.is_terminal:
+        count = RunsWatch(total)
 
         def plan(title: str, missing: int, whole: int) -> None:
-            nonlocal done, total
-            done, total = 0, missing
+            count.plan(title, missing, console.get_time())
             console.print(_planned(title, missing, whole))
 
         def line(trial: Trial) -> None:
-            nonlocal done
-            done += 1
-            console.print(f"run {done} of {total}: {_ending(trial)}")
+            logs(trial)
+            count.ended("")
+            left_s = count.left_s(console.get_time(), [])
+            left = "" if left_s is None or left_s < 1 else f"; {clock(left_s)} left"
+            console.print(f"run {count.done} of {count.total}: {_ending(trial)}{left}")
 
-        yield plan, line
-    else:
-        with _bar(console, "runs", remaining=True) as progress:
-            task = progress.add_task("", total=None, figures="")
+        count.began_s = console.get_time()
+        yield Following(plan, line, count.expect)
+        return
+    watch = RunsWatch(total, title, began_s=console.get_time())
 
-            def begin(title: str, missing: int, whole: int) -> None:
-                console.print(_planned(title, missing, whole))
-                progress.reset(task, total=missing, figures="")
+    def begin(title: str, missing: int, whole: int) -> None:
+        console.print(_planned(title, missing, whole))
+        watch.plan(title, missing, console.get_time())
 
-            yield (
-                begin,
-                lambda trial: progress.update(task, advance=1, figures=_ending(trial)),
-            )
+    def end(trial: Trial) -> None:
+        logs(trial)
+        watch.ended(_ending(trial))
+
+    with TemporaryDirectory(prefix="colonnade-") as name:
+        beacons = Path(name)
+        with RunsDisplay(console, watch, partial(read_beacons, beacons)).live:
+            yield Following(begin, end, watch.expect, beacons)
+
+
+def _log_run(log: JsonLog, trial: Trial) -> None:
+    """A run has ended, as a line of a log."""
+    metric = {} if trial.summary is None else trial.summary["metric"]
+    log.say(
+        "RunDone",
+        _ending(trial),
+        "warning" if trial.bad else "info",
+        label=trial.label,
+        seed=trial.job.seed,
+        status=trial.status,
+        metric=metric.get("name"),
+        value=metric.get("final"),
+        time_to_target_s=trial.figure("time_to_target_s"),
+    )
 
 
 def _planned(title: str, missing: int, whole: int) -> str:
@@ -185,7 +212,7 @@ def _took(time_s: float, summary: Mapping[str, Any]) -> str:
     return show_time(time_s, summary["clock"])
 
 
-def _bar(console: Console, unit: str, remaining: bool = False) -> Progress:
+def _bar(console: Console, unit: str) -> Progress:
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -201,7 +228,8 @@ def _bar(console: Console, unit: str, remaining: bool = False) -> Progress:
         BarColumn(bar_width=20),
         # A run, or a training of a study, may take minutes in which nothing else moves.
         TimeElapsedColumn(),
-        *([TextColumn("left"), TimeRemainingColumn()] if remaining else []),
+        TextColumn("left"),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[figures]}", markup=False),
         console=console,
         transient=True,

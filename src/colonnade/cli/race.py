@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli import screen
+from colonnade.cli import completing, screen
 from colonnade.cli.options import (
     Allow,
     JobName,
@@ -29,6 +29,7 @@ Methods = Annotated[
     str,
     typer.Option(
         metavar="A,B,C",
+        autocompletion=completing.method_list,
         help="The methods, each with options that are not to be tuned: --methods "
         "fedbcd,celu:w=3. FedSGD always takes part.",
     ),
@@ -127,7 +128,7 @@ def race(
 
     Example: colonnade race digits --methods fedbcd,pasta
     """
-    from colonnade.cli.progress import follow_stages
+    from colonnade.cli.progress import follow_runs
     from colonnade.run import race as races
 
     for text in sets or []:
@@ -141,7 +142,7 @@ def race(
     folder = out or Path("runs") / f"race-{record.name}"
     check_out(folder)
     kept = f"; the finished runs are in {folder}, and the same command goes on from there"
-    with screen.ended_by_signal(kept), follow_stages(screen.stderr(), quiet) as (on_plan, on_done):
+    with screen.ended_by_signal(kept), follow_runs(screen.stderr(), None, quiet) as following:
         result = races.race(
             record,
             named,
@@ -157,8 +158,9 @@ def race(
             growth=growth,
             workers=workers,
             on=on,
-            on_plan=on_plan,
-            on_done=on_done,
+            on_plan=following.on_plan,
+            on_done=following.on_done,
+            beacons=following.beacons,
         )
     screen.show_json(result.to_dict()) if as_json else screen.show(
         result.table(screen.stdout().width)

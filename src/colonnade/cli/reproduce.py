@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli import screen
+from colonnade.cli import completing, screen
 from colonnade.cli.options import Json, Log, Out, Quiet, check_out, read_seeds
 from colonnade.errors import RequestError, nearest
 
@@ -15,7 +15,11 @@ from colonnade.errors import RequestError, nearest
 def reproduce(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Which table; without a name, those that there are."),
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completing.reproduction,
+            help="Which table; without a name, those that there are.",
+        ),
     ] = None,
     out: Out = None,
     seeds: Annotated[

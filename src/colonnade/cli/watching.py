@@ -30,6 +30,7 @@ from colonnade.record.events import (
     Waited,
     Waiting,
     Worked,
+    is_metric,
 )
 
 SERIES_MAX = 256
@@ -383,15 +384,6 @@ class Watch:
             waits=waits,
             text=told,
         )
-
-
-def is_metric(name: str) -> bool:
-    """Whether a measured figure is a metric, and no loss beside it.
-
-    >>> is_metric("auc"), is_metric("validation_loss"), is_metric("log_loss")
-    (True, False, True)
-    """
-    return name == "log_loss" or not name.endswith("_loss")
 
 
 def _shares(

@@ -15,6 +15,7 @@ from colonnade.net.server import Server
 from colonnade.net.session import Kind
 from colonnade.net.world import NetworkWorld
 from colonnade.party.world import Over
+from colonnade.record.events import Aborted
 from colonnade.tls.keyring import Keyring
 
 T = TypeVar("T")
@@ -104,6 +105,8 @@ STOPS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "colonnade stop"}
 def _stop(world: NetworkWorld, number: signal.Signals, text: str) -> None:
     """Ask the party to stop; at the second signal, let it end the process at once."""
     if world.stopping is not None:
+        # Whoever shows the run gives the terminal back first: nothing else will.
+        world.tell(Aborted(world.me, world.now(), f"{text} again"))
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
     world.stop(text)

@@ -140,6 +140,15 @@ def figures(measured: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in measured.items())
 
 
+def is_metric(name: str) -> bool:
+    """Whether a measured figure is a metric, and no loss beside it.
+
+    >>> is_metric("auc"), is_metric("validation_loss"), is_metric("log_loss")
+    (True, False, True)
+    """
+    return name == "log_loss" or not name.endswith("_loss")
+
+
 class RowsScored(Event, frozen=True):
     """More rows were scored, by the active party, or answered for, by a passive one."""
 
@@ -296,6 +305,15 @@ ENDS = {
 """How a job may end well, in words."""
 
 
+class Aborted(Event, frozen=True):
+    """The party's process ends at once, because somebody insists."""
+
+    reason: str
+
+    def sentence(self) -> str:
+        return f"ends at once: {self.reason}"
+
+
 class Worked(Event, frozen=True):
     """The party has done a piece of work, which began at `time_ns`."""
 
@@ -324,7 +342,7 @@ class Busy(Event, frozen=True):
 EVENTS: tuple[type[Event], ...] = (
     *(RoundDone, Evaluated, Tested, Notice, Recorded, Started, Connected, Disconnected, PeerLeft),
     *(PeerFailed, Refused, Waiting, Resumed, Saved, Finished, Worked, RowsScored, Calibrated),
-    *(Waited, Busy),
+    *(Waited, Busy, Aborted),
 )
 """All kinds."""
 Subscriber = Callable[[Event], None]
