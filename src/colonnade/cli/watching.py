@@ -23,7 +23,6 @@ from colonnade.record.events import (
     Finished,
     PeerFailed,
     PeerLeft,
-    Resumed,
     RoundDone,
     RowsScored,
     Tested,
@@ -200,6 +199,8 @@ class Watch:
         self._test: Mapping[str, float] = {}
         self._began_s: float | None = None
         self._samples: deque[_Sample] = deque()
+        self._ends: tuple[_Sample, _Sample] | None = None
+        """When the first round was seen, and the newest."""
         self._takes: dict[type[Event], Callable[[PartyState, Any], None]] = {
             RoundDone: self._round,
             Worked: self._worked,
@@ -213,7 +214,6 @@ class Watch:
             Disconnected: self._connected,
             PeerLeft: self._connected,
             PeerFailed: self._connected,
-            Resumed: self._resumed,
             Finished: self._finished,
         }
 
@@ -274,10 +274,6 @@ class Watch:
         if peer is not None and peer.round is None:
             met = isinstance(event, Connected)
             peer.said = "connected" if met else _fit(event.sentence() or "")
-
-    def _resumed(self, party: PartyState, event: Resumed) -> None:
-        self._said(party, event)
-        self._samples.clear()
 
     def _finished(self, party: PartyState, event: Finished) -> None:
         party.waiting, party.over = None, _fit(event.sentence())
@@ -344,6 +340,9 @@ class Watch:
         samples, now_s = self._samples, sample[0]
         if samples and sample[1] < samples[-1][1]:
             samples.clear()
+            self._ends = None
+        if sample[1] and (self._ends is None or sample[1] > self._ends[1][1]):
+            self._ends = self._ends[0] if self._ends else sample, sample
         window_s = max(WINDOW_S, (now_s - (self._began_s or 0.0)) / 5)
         if len(samples) > 1 and now_s - samples[-2][0] < window_s / SAMPLES_MAX:
             samples.pop()
@@ -352,12 +351,18 @@ class Watch:
             samples.popleft()
 
     def _rate(self, place: int, scale: float = 1.0) -> float | None:
-        """How much of something there is in a second."""
+        """How much of something there is in a second; of a run that is over, in all of it."""
         first, last = self._samples[0], self._samples[-1]
+        if self._ends is not None and (self.over is not None or self._is_done()):
+            first, last = self._ends
         took_s = last[0] - first[0]
         if took_s <= 0 or last[1] <= first[1]:
             return None
         return max(0.0, (last[place] - first[place]) * scale / took_s)
+
+    def _is_done(self) -> bool:
+        done, total, _ = self._progress()
+        return 0 < total <= done
 
     def _line_rate(self, place: int) -> float | None:
         """Bytes in a second of the run's own time, which is that of its lines."""
