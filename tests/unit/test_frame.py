@@ -5,7 +5,7 @@ from __future__ import annotations
 from io import StringIO
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -105,7 +105,6 @@ def test_without_colours_there_are_no_escapes():
 
 
 @given(st.lists(ANY, max_size=20), st.integers(1, 120), st.integers(1, 40), st.booleans())
-@settings(max_examples=100, deadline=None)
 def test_whatever_happens_the_frame_fits_and_is_inert(events, width, height, plain):
     watch = Watch(["bank", "telco", "\x1b[2J日本"], "bank", "a\x1btitle\n")
     for each in events:
@@ -153,7 +152,6 @@ def test_markup_in_a_sentence_is_only_text():
     st.integers(20, 120),
     st.integers(4, 30),
 )
-@settings(max_examples=100, deadline=None)
 def test_many_runs_fit_too(under_way, ended, total, width, height):
     watch = RunsWatch(total, "a race")
     for text in ended:

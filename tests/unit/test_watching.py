@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.cli.watching import SERIES_MAX, Series, Watch
@@ -182,7 +182,6 @@ def test_a_curve_of_any_length_is_short_and_ends_with_its_last_point(values):
     st.booleans(),
     st.sampled_from([None, "bank", "telco"]),
 )
-@settings(max_examples=150, deadline=None)
 def test_no_sequence_of_events_is_too_much_and_no_word_of_them_acts(told, looks, virtual, me):
     seen = Watch(["bank", "telco", "shop", "\x1b[2J"], "bank", "title", virtual=virtual, me=me)
     for place, each in enumerate(told):

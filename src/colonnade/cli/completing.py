@@ -40,18 +40,17 @@ def methods() -> dict[str, list[str]]:
 def method(incomplete: str) -> list[str]:
     """A method, or the next of its options.
 
-    >>> method("pas"), method("pasta:b_max=2,")
-    (['pasta'], ['pasta:b_max=2,s_max=', 'pasta:b_max=2,decay='])
+    >>> method("pas"), method("pasta:b_max=2:")
+    (['pasta'], ['pasta:b_max=2:s_max=', 'pasta:b_max=2:decay='])
     """
     known = methods()
-    name, colon, rest = incomplete.partition(":")
+    begun, colon, last = incomplete.rpartition(":")
     if not colon:
-        return [each for each in known if each.startswith(name)]
-    begun, _, last = rest.rpartition(",")
-    given = {each.partition("=")[0] for each in begun.split(",")}
-    head = f"{name}:{begun},".replace(":,", ":")
-    options = [each for each in known.get(name, []) if each not in given]
-    return [f"{head}{each}=" for each in options if each.startswith(last)]
+        return [each for each in known if each.startswith(last)]
+    name, *options = begun.split(":")
+    given = {each.partition("=")[0] for each in options}
+    free = [each for each in known.get(name, []) if each not in given]
+    return [f"{begun}:{each}=" for each in free if each.startswith(last)]
 
 
 def method_list(incomplete: str) -> list[str]:
@@ -61,10 +60,6 @@ def method_list(incomplete: str) -> list[str]:
     ['fedsgd,fedbcd']
     """
     before, comma, last = incomplete.rpartition(",")
-    # A comma may also part the options of one method.
-    inside = before.rpartition(":")[2] if ":" in before else ""
-    if comma and "=" in inside and "=" in last:
-        return []
     return [f"{before}{comma}{each}" for each in method(last)]
 
 
