@@ -26,9 +26,9 @@ def run(parties=("bank", "telco", "shop"), virtual=True):
     watch.moment(0.0)
     for round in range(50):
         for name in parties:
-            at = round * S
+            at, peer = round * S, "bank" if name != "bank" else "telco"
             watch(Worked(name, at, "forward", at + S // 4))
-            watch(Waited(name, at + S // 4, "wait", at + S, "bank" if name != "bank" else "telco"))
+            watch(Waited(name, at + S // 4, "wait", at + S, peer=peer))
             loss = 0.25 if name == "bank" else None
             figures = {"local": 2 * round, "fresh": round, "bytes_up": round * 1000}
             watch(RoundDone(name, at + S, round, 100, loss, 4, 3, 2, 3, **figures))

@@ -99,7 +99,7 @@ def test_what_a_party_does_is_told_in_shares_of_its_own_time():
     seen.moment(0.0)
     seen(Worked("telco", 0, "forward", 2 * S))
     seen(Worked("telco", 2 * S, "backward", 5 * S))
-    seen(Waited("telco", 5 * S, "wait", 10 * S, "bank"))
+    seen(Waited("telco", 5 * S, "wait", 10 * S, peer="bank"))
     told = party(seen.moment(1.0), "telco")
     assert told.works == [("backward", 0.3), ("forward", 0.2)]
     assert told.waits == [("bank", 0.5)]
@@ -111,7 +111,7 @@ def test_sums_from_another_process_say_the_same():
     for seen in (one, other):
         seen.moment(0.0)
     one(Worked("telco", 0, "forward", 4))
-    one(Waited("telco", 4, "wait", 10, "bank"))
+    one(Waited("telco", 4, "wait", 10, peer="bank"))
     other(Busy("telco", 10, {"forward": 4}, {"bank": 6}))
     assert party(one.moment(1.0), "telco") == party(other.moment(1.0), "telco")
 

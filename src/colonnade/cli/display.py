@@ -18,6 +18,7 @@ from colonnade.record.events import (
     Evaluated,
     Event,
     Finished,
+    LocalDone,
     RoundDone,
     RowsScored,
     Saved,
@@ -38,7 +39,7 @@ REFRESH = 5
 does not feel it."""
 SHOWN = frozenset(
     {Busy, Connected, Evaluated, Finished, RoundDone, RowsScored, Saved, Started, Tested, Waited,
-     Waiting, Worked}
+     Waiting, Worked, LocalDone}
 )  # fmt: skip
 """What the display shows in its own lines; all other sentences stay above it."""
 

@@ -19,6 +19,7 @@ from colonnade.record.events import (
     Busy,
     Disconnected,
     Event,
+    LocalDone,
     PeerFailed,
     Refused,
     RoundDone,
@@ -61,7 +62,7 @@ class JsonLog:
     def __call__(self, event: Event) -> None:
         """Write an event; of work, and of how a party spends its time, there is too much."""
         kind = type(event)
-        if issubclass(kind, Worked | Busy):
+        if issubclass(kind, Worked | Busy | LocalDone):
             return
         if issubclass(kind, RoundDone | RowsScored):
             key, now_ns = (kind, event.party), self._now_ns()

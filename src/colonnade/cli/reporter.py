@@ -16,6 +16,7 @@ from colonnade.record.events import (
     Busy,
     Evaluated,
     Event,
+    LocalDone,
     RoundDone,
     RowsScored,
     Subscriber,
@@ -199,7 +200,7 @@ class Relay:
             if last or event.time_ns - self._told_ns >= RELAY_EVERY_NS:
                 self._told_ns = event.time_ns
                 self._tell(event)
-        else:
+        elif not isinstance(event, LocalDone):
             self._tell(event)
 
     def _sum(self, event: Worked) -> None:

@@ -21,6 +21,7 @@ from colonnade.record.events import (
     Evaluated,
     Event,
     Finished,
+    LocalDone,
     PeerFailed,
     PeerLeft,
     RoundDone,
@@ -210,6 +211,7 @@ class Watch:
             Tested: self._tested,
             RowsScored: self._scored,
             Waiting: self._waits,
+            LocalDone: self._updated,
             Connected: self._connected,
             Disconnected: self._connected,
             PeerLeft: self._connected,
@@ -264,6 +266,9 @@ class Watch:
 
     def _scored(self, party: PartyState, event: RowsScored) -> None:
         party.rows, party.waiting, party.now_ns = event, None, event.time_ns
+
+    def _updated(self, party: PartyState, event: LocalDone) -> None:
+        """A local update is counted with the next round."""
 
     def _waits(self, party: PartyState, event: Waiting) -> None:
         party.waiting = None if event.what is None else _fit(event.what)
