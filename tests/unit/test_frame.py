@@ -93,7 +93,7 @@ def test_what_stays_is_a_summary():
     watch(Finished("bank", 0, "end"))
     watch.ended("interrupted")
     text = Frame(100, 40).last(watch.moment(9.0)).plain
-    assert text.startswith("interrupted, 50 of 100 rounds in 0:09\nauc 0.9000")
+    assert text.startswith("interrupted, 50 of 100 rounds in 4.9 s\nauc 0.9000")
     assert "telco" not in text and "left" not in text
 
 

@@ -18,12 +18,14 @@ from colonnade.record.events import (
     Evaluated,
     Event,
     Finished,
+    Listening,
     LocalDone,
     RoundDone,
     RowsScored,
     Saved,
     Started,
     Subscriber,
+    TakesPart,
     Tested,
     Waited,
     Waiting,
@@ -78,6 +80,8 @@ class Display:
             return
         if isinstance(event, Aborted):
             self.close("ended at once")
+        elif self._several and isinstance(event, Listening | TakesPart):
+            return  # Who launches all parties knows both.
         elif (sentence := event.sentence()) is not None:
             whose = f"{event.party}: " if self._several else ""
             self._console.print(printable(f"{whose}{sentence}"))

@@ -132,7 +132,8 @@ class Frame:
 
         bar, cells = Text(), min(BAR, room - 8)
         if cells >= 8:
-            full = int(min(1.0, share) * cells)
+            share = min(1.0, max(0.0, share))
+            full = int(share * cells)
             bar.append(self._full * full, style="cyan")
             bar.append(self._rest * (cells - full), style="dim")
             bar.append(f" {share:4.0%}  ")
@@ -144,7 +145,7 @@ class Frame:
         plural = "" if seen.done == 1 else "s"
         of = f" of {seen.total:,}" if seen.total > seen.done else ""
         how = f"{printable(seen.over)}, " if seen.over else ""
-        return Text(f"{how}{seen.done:,}{of} {seen.unit}{plural} in {clock(seen.elapsed_s)}")
+        return Text(f"{how}{seen.done:,}{of} {seen.unit}{plural} in {show_seconds(seen.ran_s)}")
 
     def _figures(self, seen: Moment) -> list[Text]:
         """The metric with its curve, and how fast the run is and what it sends."""

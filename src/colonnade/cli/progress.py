@@ -91,7 +91,7 @@ def follow_runs(
     each says what it is, and how many runs it still takes, of how many: then there is no `total`
     before."""
     log = screen.log()
-    logs = (lambda trial: None) if log is None else partial(_log_run, log)
+    logs: OnDone = partial(_log_run, log)
     if quiet or screen.logs_only():
         yield Following(lambda title, missing, whole: None, logs)
         return
@@ -128,8 +128,10 @@ def follow_runs(
             yield Following(begin, end, watch.expect, beacons)
 
 
-def _log_run(log: JsonLog, trial: Trial) -> None:
-    """A run has ended, as a line of a log."""
+def _log_run(log: JsonLog | None, trial: Trial) -> None:
+    """A run has ended, as a line of a log, where there is one."""
+    if log is None:
+        return
     metric = {} if trial.summary is None else trial.summary["metric"]
     log.say(
         "RunDone",

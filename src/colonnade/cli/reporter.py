@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from colonnade.cli import screen
+from colonnade.cli.frame import clock, speed
 from colonnade.record.chain import printable
 from colonnade.record.events import (
     Busy,
@@ -66,15 +67,18 @@ class Narrator:
         self._measured = ""
         self._shown_ns = self._printed_ns = self._waited_ns = -(10**18)
         """When progress was last shown and printed, and when it was said that the party waits."""
+        self._first: tuple[int, int] | None = None
+        """When progress was first told, and how much it was."""
 
     def line(self, event: Event) -> Line | None:
         """The line for an event; None where it is worth none. What others say may be in it, and is
         made fit for a terminal."""
         match event:
             case RoundDone():
-                return self._progress(event, f"round {event.round + 1} of {event.rounds}")
+                so_far = f"round {event.round + 1} of {event.rounds}"
+                return self._progress(event, so_far, event.round + 1, event.rounds)
             case RowsScored():
-                return self._progress(event, event.progress())
+                return self._progress(event, event.progress(), event.done, event.rows)
             case Waiting():
                 return self._wait(event)
             case Evaluated() | Tested():
@@ -83,15 +87,26 @@ class Narrator:
         said = event.sentence()
         return None if said is None else Line(printable(said), True, True, True)
 
-    def _progress(self, event: Event, so_far: str) -> Line | None:
+    def _progress(self, event: Event, so_far: str, done: int, total: int) -> Line | None:
         self._waits = False
+        if self._first is None or done < self._first[1]:
+            self._first = event.time_ns, done
         if event.time_ns - self._shown_ns < NS_PER["s"]:
             return None
         self._shown_ns = event.time_ns
         first, prints = self._printed_ns < 0, event.time_ns - self._printed_ns >= LINE_EVERY_NS
         if prints:
             self._printed_ns = event.time_ns
-        return Line(so_far + self._measured, shown=True, printed=prints and not first)
+        text = so_far + self._measured + self._left(event.time_ns, done, total)
+        return Line(text, shown=True, printed=prints and not first)
+
+    def _left(self, now_ns: int, done: int, total: int) -> str:
+        """How fast it goes, and how long the rest takes, where that can be told."""
+        assert self._first is not None
+        took_s, more = (now_ns - self._first[0]) / NS_PER["s"], done - self._first[1]
+        if took_s <= 0 or more <= 0 or not total:
+            return ""
+        return f", {speed(more / took_s)} a second, {clock((total - done) * took_s / more)} left"
 
     def _wait(self, event: Waiting) -> Line | None:
         """Said at once when the party begins to wait, and then every ten seconds."""

@@ -114,7 +114,7 @@ class RunsFrame(Frame):
         line = Text(f"now    {name}  ")
         if not run.rounds:
             return line.append("starts")
-        share = min(1.0, run.done / run.rounds)
+        share = run.done / run.rounds
         figures = "" if run.value is None else f"{printable(run.metric)} {run.value:.4f}  "
         room = self.width - line.cell_len - len(figures) - 8
         line.append_text(self.bar(share, min(room, 26)))

@@ -137,6 +137,8 @@ class Moment:
     done: int
     total: int
     elapsed_s: float
+    ran_s: float
+    """From the first round to the newest, without what came before and after."""
     left_s: float | None
     rate: float | None
     """Rounds a second, or rows."""
@@ -313,6 +315,7 @@ class Watch:
             done=done,
             total=total,
             elapsed_s=now_s - self._began_s,
+            ran_s=self._ran_s() or now_s - self._began_s,
             left_s=None if self.over is not None else left_s,
             rate=rate,
             virtual_s=lead.now_ns / 1e9 if self.virtual else None,
@@ -364,6 +367,9 @@ class Watch:
         if took_s <= 0 or last[1] <= first[1]:
             return None
         return max(0.0, (last[place] - first[place]) * scale / took_s)
+
+    def _ran_s(self) -> float:
+        return 0.0 if self._ends is None else self._ends[1][0] - self._ends[0][0]
 
     def _is_done(self) -> bool:
         done, total, _ = self._progress()

@@ -215,6 +215,25 @@ class Started(Event, frozen=True):
         return f"{self.party} starts"
 
 
+class Listening(Event, frozen=True):
+    """The active party takes connections."""
+
+    place: str
+
+    def sentence(self) -> str:
+        return f"listens at {self.place}"
+
+
+class TakesPart(Event, frozen=True):
+    """All parties have met, and this one takes part in their run."""
+
+    recorded: ClassVar[bool] = True
+    run: str
+
+    def sentence(self) -> str:
+        return f"takes part in the run {self.run}"
+
+
 class Connected(Event, frozen=True):
     """There is a connection with a peer."""
 
@@ -368,7 +387,7 @@ class Busy(Event, frozen=True):
 EVENTS: tuple[type[Event], ...] = (
     *(RoundDone, Evaluated, Tested, Notice, Recorded, Started, Connected, Disconnected, PeerLeft),
     *(PeerFailed, Refused, Waiting, Resumed, Saved, Finished, Worked, RowsScored, Calibrated),
-    *(Waited, Busy, Aborted, LocalDone),
+    *(Waited, Busy, Aborted, LocalDone, Listening, TakesPart),
 )
 """All kinds."""
 Subscriber = Callable[[Event], None]
