@@ -49,8 +49,8 @@ def test_everything_worth_watching_is_shown():
     text = shown(Frame(110, 40).live(moment), 110)
     for piece in (
         *("credit, pasta, seed 0, simulated", "round 50/100", "50%", "0:05 gone, 0:05 left"),
-        *("auc 0.9000", "best 0.9000 (round 41)", "▁", "█", "loss 0.25", "10.2 rounds/s"),
-        *("virtual time 50 s", "10.2 s of it in a second", "↑ 49 kB (9"),
+        *("auc 0.9000", "best 0.9000 (round 41)", "▁", "█", "loss 0.25", "10 rounds/s"),
+        *("virtual time 50 s", "10 s of it in a second", "↑ 49 kB (1 kB/s)"),
         *("in flight", "3 of 4", "stale", "local:fresh", "2:1"),
         *("waits for telco 75%, forward 25%", "waits for bank 75%, forward 25%"),
     ):

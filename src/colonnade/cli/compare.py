@@ -19,11 +19,12 @@ from colonnade.cli.options import (
     Sets,
     Workers,
     check_out,
+    check_sets,
     read_job,
     read_seeds,
     split_commas,
 )
-from colonnade.errors import FailedError, JobError
+from colonnade.errors import FailedError
 
 
 def compare(
@@ -71,11 +72,7 @@ def compare(
     from colonnade.run import compare as comparison
     from colonnade.run.sweep import Sweep
 
-    for text in sets or []:
-        if text.startswith("method."):
-            raise JobError(
-                f"--set {text} reaches no method: write it into --methods, as name:key=value"
-            )
+    check_sets(sets)
     named, chosen = split_commas(methods), read_seeds(seeds)
     # The job's own method plays no part, so that it may be anything.
     record = read_job(job, sets, named[0] if named else None, allow=allow)
@@ -83,8 +80,7 @@ def compare(
     check_out(out)
     total = len(named) * len(set(chosen))
     kept = "" if out is None else f"; the finished runs are in {out}"
-    plural = "" if len(chosen) == 1 else "s"
-    title = f"{record.name}, {len(named)} methods with {len(chosen)} seed{plural}, simulated"
+    title = f"{record.name}, {len(named)} methods, {total} runs, simulated"
     follow = follow_runs(screen.stderr(), total, quiet, title)
     with screen.ended_by_signal(kept), follow as following:
         result = comparison.compare(

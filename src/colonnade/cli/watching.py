@@ -351,6 +351,9 @@ class Watch:
             self._ends = None
         if sample[1] and (self._ends is None or sample[1] > self._ends[1][1]):
             self._ends = self._ends[0] if self._ends else sample, sample
+        if sample[1] and samples and not samples[0][1]:
+            # Until the first round the processes start and meet, which says nothing of the rest.
+            samples.clear()
         window_s = max(WINDOW_S, (now_s - (self._began_s or 0.0)) / 5)
         if len(samples) > 1 and now_s - samples[-2][0] < window_s / SAMPLES_MAX:
             samples.pop()
