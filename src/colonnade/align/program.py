@@ -324,8 +324,11 @@ class _Party:
         if self.program.store is not None:
             save = partial(self.program.store.save, self.saved, self.program.state())
             await self.world.compute(save, Work.SAVE)
-        rounds = role.place.plan.rounds
-        self.world.tell(RoundDone(self.me, self.world.now(), self.saved - 1, rounds))
+        world, rounds = self.world, role.place.plan.rounds
+        sent, received = world.ledger.all_bytes("sent"), world.ledger.all_bytes("received")
+        up, down = (received, sent) if self.program.leads else (sent, received)
+        done = self.me, world.now(), self.saved - 1, rounds
+        world.tell(RoundDone(*done, bytes_up=up, bytes_down=down))
 
     async def _finish(self, role: Role) -> None:
         """The active party hands letters on until everybody has the result."""

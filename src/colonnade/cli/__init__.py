@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli import screen
 from colonnade.cli.align import align
 from colonnade.cli.compare import compare
 from colonnade.cli.dashboard import dashboard
@@ -46,7 +47,6 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="colonnade",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Train one neural network across organisations that hold different columns of the same "
@@ -88,7 +88,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     colonnade 0.1.0
     0
     """
-    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
+    finally:
+        screen.close_log()
+
+
+def _run(words: Sequence[str]) -> int:
     try:
         code = app(args=words, prog_name="colonnade", standalone_mode=False) or 0
         sys.stdout.flush()
@@ -114,8 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _refuse(sentence: str, code: int) -> int:
     # Another party may have said it, or the name of a file.
-    safe = printable(" ".join(sentence.split()))
-    print(f"colonnade: {safe[:SENTENCE_MAX]}", file=sys.stderr)
+    screen.complain(printable(" ".join(sentence.split()))[:SENTENCE_MAX], code)
     return code
 
 

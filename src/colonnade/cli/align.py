@@ -28,8 +28,9 @@ from colonnade.cli.one_party import (
     read_own,
     reporter_of,
     telling,
+    watch_of,
 )
-from colonnade.cli.options import Allow, JobName, Json, Quiet, Sets
+from colonnade.cli.options import Allow, JobName, Json, Log, Quiet, Sets
 from colonnade.data.aligned import default_folder
 from colonnade.errors import FailedError, RequestError
 from colonnade.job.party_file import PartyFile, find_party
@@ -87,6 +88,7 @@ def align(
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    log: Log = None,
     allow: Allow = None,
     trust_job: TrustJob = False,
     launched: Annotated[bool, typer.Option("--launched", hidden=True)] = False,
@@ -129,7 +131,7 @@ def align(
         emulate=emulate,
         update=update,
         launched=launched,
-        reporter=partial(reporter_of, quiet, launched),
+        reporter=partial(reporter_of, quiet, launched, watch_of(own, me, "alignment")),
     )
     _show(result, as_json, quiet or launched)
 

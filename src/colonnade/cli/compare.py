@@ -7,22 +7,24 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli import screen
+from colonnade.cli import completing, screen
 from colonnade.cli.options import (
     Allow,
     JobName,
     Json,
+    Log,
     Out,
     Quiet,
     Seeds,
     Sets,
     Workers,
     check_out,
+    check_sets,
     read_job,
     read_seeds,
     split_commas,
 )
-from colonnade.errors import FailedError, JobError
+from colonnade.errors import FailedError
 
 
 def compare(
@@ -31,6 +33,7 @@ def compare(
         str,
         typer.Option(
             metavar="A,B,C",
+            autocompletion=completing.method_list,
             help="The methods, each with its options: --methods fedsgd,fedbcd:updates=5. The "
             "speed-up is against the first.",
         ),
@@ -56,6 +59,7 @@ def compare(
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
+    log: Log = None,
     allow: Allow = None,
 ) -> None:
     """Train a job with several methods and seeds, and compare what they cost.
@@ -68,11 +72,7 @@ def compare(
     from colonnade.run import compare as comparison
     from colonnade.run.sweep import Sweep
 
-    for text in sets or []:
-        if text.startswith("method."):
-            raise JobError(
-                f"--set {text} reaches no method: write it into --methods, as name:key=value"
-            )
+    check_sets(sets)
     named, chosen = split_commas(methods), read_seeds(seeds)
     # The job's own method plays no part, so that it may be anything.
     record = read_job(job, sets, named[0] if named else None, allow=allow)
@@ -80,7 +80,9 @@ def compare(
     check_out(out)
     total = len(named) * len(set(chosen))
     kept = "" if out is None else f"; the finished runs are in {out}"
-    with screen.ended_by_signal(kept), follow_runs(screen.stderr(), total, quiet) as on_done:
+    title = f"{record.name}, {len(named)} methods, {total} runs, simulated"
+    follow = follow_runs(screen.stderr(), total, quiet, title)
+    with screen.ended_by_signal(kept), follow as following:
         result = comparison.compare(
             record,
             named,
@@ -88,7 +90,8 @@ def compare(
             workers=workers,
             tuned=best,
             out=out,
-            on_done=on_done,
+            on_done=following.on_done,
+            beacons=following.beacons,
             privacy=privacy,
         )
     if as_json:

@@ -66,17 +66,17 @@ def _compare(out: Path | None, quiet: bool) -> Comparison:
     kept = "" if out is None else f"; the same command goes on from what is saved in {out}"
     total, trials = len(DEMO_METHODS), []
     follow = follow_runs(console, total, quiet or console.is_terminal)
-    with stopping(kept) as stopped, follow as on_done:
+    with stopping(kept) as stopped, follow as following:
         for count, label in enumerate(DEMO_METHODS, 1):
             job = msgspec.structs.replace(common, method=parse_method(label))
             folder = None if out is None else run_folder(out, label, job.seed)
             hidden, title = quiet or not console.is_terminal, f"run {count} of {total}: {label}"
-            with parties_shown(job.parties, hidden, title=title) as observer:
+            with parties_shown(job, hidden, title=title) as observer:
                 run = launch(
                     job, out=folder, emulate=DEMO_LINE, observers=[observer], should_stop=stopped
                 )
             trials.append(Trial(label, job, plain(run.summary()), plain(run.history)))
-            on_done(trials[-1])
+            following.on_done(trials[-1])
     result = Comparison(trials)
     if out is not None:
         result.save(out)

@@ -32,12 +32,14 @@ from colonnade.cli.one_party import (
     read_own,
     reporter_of,
     telling,
+    watch_of,
 )
 from colonnade.cli.options import (
     Allow,
     From,
     JobName,
     Json,
+    Log,
     MethodName,
     Quiet,
     Record,
@@ -102,6 +104,7 @@ def join(
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    log: Log = None,
     allow: Allow = None,
     trust_job: TrustJob = False,
     launched: Annotated[bool, typer.Option("--launched", hidden=True)] = False,
@@ -122,6 +125,8 @@ def join(
         show_dry_run(own, me, file, as_json, Line(listen, connect, keys, emulate, taken, start))
         return
     check_ends(own, me, listen, connect)
+    from colonnade.run.naming import method_text
+
     folder = out or Path("runs") / f"{own.name}-{me}"
     check_apart(start, folder)
     check_record(record, folder)
@@ -138,7 +143,7 @@ def join(
         start=start,
         label_key=_label_key(file, None if launched else party or find_party(job, me), folder),
         record=record,
-        reporter=partial(reporter_of, quiet, launched),
+        reporter=partial(reporter_of, quiet, launched, watch_of(own, me, method_text(own.method))),
         warns=not launched,
     )
     if result is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +16,7 @@ from colonnade.cli.options import (
     From,
     JobName,
     Json,
+    Log,
     MethodName,
     Out,
     Quiet,
@@ -33,8 +34,6 @@ from colonnade.cli.simulate import _judge, _show
 from colonnade.errors import StoppedError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from colonnade.job.records import Job
     from colonnade.record.events import Event, Subscriber
 
@@ -65,6 +64,7 @@ def launch(
     as_json: Json = False,
     threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch at each party.")] = 1,
     quiet: Quiet = False,
+    log: Log = None,
     allow: Allow = None,
     secret_seeds: Annotated[
         bool,
@@ -114,14 +114,14 @@ def launch(
 
 @contextmanager
 def _observed(
-    job: Job, out: Path | None, quiet: bool, first: Iterable[str]
+    job: Job, out: Path | None, quiet: bool, first: Sequence[str]
 ) -> Iterator[list[Subscriber]]:
     """Whoever is told what happens: the person here, and those who follow by the run folder."""
     from colonnade.run.following import followed
 
     with (
         followed(out, job, clock="wall", tell=screen.stderr().print) as others,
-        parties_shown(job.parties, quiet, first) as observer,
+        parties_shown(job, quiet, first) as observer,
     ):
         yield [observer, *others]
 
@@ -149,44 +149,25 @@ def stopping(kept: str) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def parties_shown(
-    parties: Iterable[str], quiet: bool, first: Iterable[str] = (), title: str = ""
+    job: Job, quiet: bool, first: Sequence[str] = (), title: str = ""
 ) -> Iterator[Subscriber]:
-    """Shows what happens at the parties: on a terminal a line for each that says what it does now,
-    else every line that is not merely how far it is; before all else the lines `first`."""
+    """Shows what happens at the parties: on a terminal how far they are, and a line for each that
+    says what it does now, else every line that is not merely how far it is; before all else the
+    lines `first`."""
+    from colonnade.cli.display import watched
     from colonnade.cli.reporter import Narrator
+    from colonnade.cli.watching import Watch
+    from colonnade.run.naming import method_text
 
     console = screen.stderr()
-    narrators = {name: Narrator() for name in parties}
-    last, unsaid = dict.fromkeys(narrators, "starts"), list(first)
+    narrators = {name: Narrator() for name in job.parties}
 
     def tell(event: Event) -> None:
-        while unsaid:
-            console.print(unsaid.pop(0))
         line = narrators[event.party].line(event)
-        if line is not None and line.shown:
-            last[event.party] = line.text
-        if line is not None and line.printed and not console.is_terminal:
+        if line is not None and line.printed:
             console.print(f"{event.party}: {line.text}")
 
-    if quiet:
-        yield lambda event: None
-    elif not console.is_terminal:
-        yield tell
-    else:
-        from rich.live import Live
-
-        with Live(console=console, transient=True, get_renderable=lambda: _lines(title, last)):
-            yield tell
-
-
-def _lines(title: str, last: dict[str, str]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    table.title, table.title_justify, table.title_style = title or None, "left", ""
-    table.add_column(no_wrap=True, min_width=max(map(len, last)))
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    for name, text in last.items():
-        table.add_row(Text(name), Text(text))
-    return table
+    named = title or f"{job.name}, {method_text(job.method)}, seed {job.seed}"
+    watch = Watch(job.parties, job.active, named)
+    with watched(watch, quiet, tell, first, several=True) as told:
+        yield told

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli import screen
+from colonnade.cli import completing, screen
 from colonnade.cli.options import Json
 from colonnade.job.files import builtin_names, builtin_text
 from colonnade.record.table import facts_table
@@ -56,7 +56,11 @@ def _describe(name: str, function: Callable[..., Any]) -> dict[str, Any]:
 def jobs(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Print this job's TOML, to copy and change."),
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completing.built_in,
+            help="Print this job's TOML, to copy and change.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from colonnade.cli import screen
+from colonnade.cli import completing, screen
 from colonnade.cli.keys import certificate_files
 from colonnade.errors import ColonnadeError, JobError, RequestError, StoppedError
 from colonnade.job.files import changed, read_source, with_sets
@@ -28,13 +28,20 @@ from colonnade.job.trust import check_taken, taken_from_job
 
 if TYPE_CHECKING:
     from colonnade.cli.reporter import Reporter
+    from colonnade.cli.watching import Watch
     from colonnade.net.runner import Address
     from colonnade.record.party_folder import PartyFolder
     from colonnade.tls.identity import Identity
     from colonnade.tls.keyring import Keyring
 
 Me = Annotated[
-    str, typer.Option("--me", metavar="PARTY", help="Which party of the job this host is.")
+    str,
+    typer.Option(
+        "--me",
+        metavar="PARTY",
+        autocompletion=completing.party,
+        help="Which party of the job this host is.",
+    ),
 ]
 
 PartyPath = Annotated[
@@ -91,11 +98,19 @@ DryRun = Annotated[
 ]
 
 
-def reporter_of(quiet: bool, launched: bool, folder: PartyFolder) -> Reporter:
+def reporter_of(quiet: bool, launched: bool, watch: Watch, folder: PartyFolder) -> Reporter:
     """What tells a person, and the log of the folder, what happens."""
     from colonnade.cli.reporter import Reporter
 
-    return Reporter(screen.stderr(), folder.path / "log.txt", quiet, launched)
+    return Reporter(screen.stderr(), folder.path / "log.txt", quiet, launched, watch)
+
+
+def watch_of(job: Job, me: str, what: str) -> Watch:
+    """What a person sees of a party's part: itself, and whom it is connected with."""
+    from colonnade.cli.watching import Watch
+
+    seen = job.parties if me == job.active else (job.active, me)
+    return Watch(seen, job.active, f"{job.name}, {what}, as {me}", me=me)
 
 
 @contextmanager
@@ -104,10 +119,10 @@ def telling(reporter: Reporter) -> Iterator[Reporter]:
     try:
         yield reporter
     except StoppedError as stop:
-        reporter.ended(str(stop))
+        reporter.ended(str(stop), "stopped")
         raise StoppedError(f"{stop}; the same command goes on from there") from None
     except ColonnadeError as error:
-        reporter.ended(str(error))
+        reporter.ended(str(error), "failed")
         raise
     finally:
         reporter.close()

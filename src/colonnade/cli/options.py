@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli import completing, screen
 from colonnade.errors import JobError, RequestError, reason
 from colonnade.job.files import load
 from colonnade.job.records import Job
@@ -15,7 +16,9 @@ from colonnade.job.texts import parse_value
 JobName = Annotated[
     str,
     typer.Argument(
-        metavar="JOB", help="A job file, or the name of a built-in job (see colonnade jobs)."
+        metavar="JOB",
+        autocompletion=completing.job,
+        help="A job file, or the name of a built-in job (see colonnade jobs).",
     ),
 ]
 Sets = Annotated[
@@ -31,6 +34,7 @@ MethodName = Annotated[
     str | None,
     typer.Option(
         metavar="METHOD",
+        autocompletion=completing.method,
         help="Train with this method instead of the job's: fedsgd, fedbcd:updates=5, "
         "package.module:function.",
     ),
@@ -70,7 +74,20 @@ Json = Annotated[
     bool,
     typer.Option("--json", help="Print JSON, and nothing else, on standard output."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Show no progress: only the result, and what is wrong."),
+]
+Log = Annotated[
+    str | None,
+    typer.Option(
+        "--log",
+        metavar="json[:FILE]",
+        callback=screen.open_log,
+        help="Write what happens as one JSON object a line: --log json on standard error, in place "
+        "of progress; --log json:FILE at the end of a file, beside it.",
+    ),
+]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="The job's seed: --seed 1.")]
 Seeds = Annotated[
     str, typer.Option(metavar="N,N,N", help="Train with each of these seeds: --seeds 0,1,2.")
@@ -141,6 +158,15 @@ def read_job(
 ) -> Job:
     """The job of a command line; a method given there drops the options of the job's own."""
     return load(name, sets or [], method, seed, allow=allow or ())
+
+
+def check_sets(sets: list[str] | None) -> None:
+    """Refuse options of a method where several methods are named."""
+    for text in sets or []:
+        if text.startswith("method."):
+            raise JobError(
+                f"--set {text} reaches no method: write it into --methods, as name:key=value"
+            )
 
 
 def check_threads(threads: int) -> None:

@@ -26,8 +26,9 @@ from colonnade.cli.one_party import (
     read_own,
     reporter_of,
     telling,
+    watch_of,
 )
-from colonnade.cli.options import Allow, JobName, Json, Quiet, Sets, read_job
+from colonnade.cli.options import Allow, JobName, Json, Log, Quiet, Sets, read_job
 from colonnade.cli.parties import PartyFolder as PartyFiles
 from colonnade.cli.parties import party_files
 from colonnade.errors import FailedError, RequestError
@@ -130,6 +131,7 @@ def predict(
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    log: Log = None,
     trust_job: TrustJob = False,
     allow: Allow = None,
 ) -> None:
@@ -170,7 +172,9 @@ def predict(
     )
     with closing(PartyFolder(place)) as folder:
         try:
-            with telling(reporter_of(quiet, False, folder)) as told:
+            with telling(
+                reporter_of(quiet, False, watch_of(own, me, "prediction"), folder)
+            ) as told:
                 result = take_part(taking, address, keyring, folder, batch, line, [told])
             if scores is not None:
                 scores.close()

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from colonnade.record.events import Calibrated, Evaluated, Event, RoundDone, Subscriber
+from colonnade.cli import screen
+from colonnade.cli.frame import clock
+from colonnade.cli.runs import RunsDisplay, RunsWatch
+from colonnade.record.events import Calibrated, Evaluated, Event, RoundDone, is_metric
+from colonnade.run.beacon import read_beacons
 from colonnade.run.points import OnPlan
 from colonnade.run.pool import OnDone, Trial
 from colonnade.units import show_time
@@ -15,112 +23,127 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from colonnade.cli.log import JsonLog
+
 LINES = 20
-"""How many lines a training prints at most where there is no terminal."""
+"""How many lines the evaluations of a training print at most where there is no terminal."""
+LINE_EVERY_S = 10.0
+"""After so long without one there is a line all the same."""
 
 
 def _figures(now_ns: int, loss: float | None, measured: Mapping[str, float]) -> str:
-    metrics = [
-        f"{name} {value:.3f}"
-        for name, value in measured.items()
-        if name == "log_loss" or not name.endswith("_loss")
-    ]
+    metrics = [f"{name} {value:.3f}" for name, value in measured.items() if is_metric(name)]
     time = [show_time(now_ns / 1e9)] if now_ns else []
     return ", ".join([*time, *([] if loss is None else [f"loss {loss:.3f}"]), *metrics])
 
 
-@contextmanager
-def follow_run(console: Console, rounds: int, quiet: bool) -> Iterator[Subscriber]:
-    """An observer of one training, fit for where its output goes: a bar that moves with every
-    round, or a line for an evaluation, at most every 5 % of the rounds."""
-    loss: float | None = None
-    due, measured = 0.0, dict[str, float]()
+class RunLines:
+    """The lines of one training where there is no terminal: for an evaluation, at most every 5 % of
+    the rounds, and for a round where there was no line for ten seconds."""
 
-    def line(event: Event) -> None:
-        nonlocal loss, due
+    def __init__(self, console: Console, rounds: int) -> None:
+        self._console, self._rounds = console, rounds
+        self._loss: float | None = None
+        self._measured: Mapping[str, float] = {}
+        self._due = 0.0
+        self._began_s = self._said_s = console.get_time()
+
+    def __call__(self, event: Event) -> None:
+        """Say how far the training is, where it is time to."""
         if isinstance(event, RoundDone):
-            loss = loss if event.loss is None else event.loss
+            self._loss = self._loss if event.loss is None else event.loss
+            if event.loss is not None and self._console.get_time() - self._said_s >= LINE_EVERY_S:
+                self._say(event.round + 1, event.time_ns)
         elif isinstance(event, Calibrated):
-            console.print(event.sentence())
-        elif isinstance(event, Evaluated) and (done := event.round + 1) >= min(due, rounds):
-            due = done + rounds / LINES
-            figures = _figures(event.time_ns, loss, event.measured)
-            console.print(f"round {done} of {rounds}, {figures}")
+            self._console.print(event.sentence())
+        elif isinstance(event, Evaluated):
+            self._measured = event.measured
+            if (done := event.round + 1) >= min(self._due, self._rounds):
+                self._due = done + self._rounds / LINES
+                self._say(done, event.time_ns)
 
-    if quiet:
-        yield lambda event: None
-    elif not console.is_terminal:
-        yield line
-    else:
-        with _bar(console, "round") as progress:
-            task = progress.add_task("", total=rounds, figures="")
-
-            def move(event: Event) -> None:
-                nonlocal loss
-                if isinstance(event, RoundDone) and (event.loss is not None or loss is None):
-                    loss = event.loss
-                    figures = _figures(event.time_ns, loss, measured)
-                    progress.update(task, completed=event.round + 1, figures=figures)
-                elif isinstance(event, Calibrated):
-                    console.print(event.sentence())
-                elif isinstance(event, Evaluated):
-                    measured.update(event.measured)
-
-            yield move
+    def _say(self, done: int, now_ns: int) -> None:
+        self._said_s = self._console.get_time()
+        figures = _figures(now_ns, self._loss, self._measured)
+        left_s = (self._said_s - self._began_s) / done * (self._rounds - done)
+        left = f", {clock(left_s)} left" if left_s >= 1 else ""
+        said = f"round {done} of {self._rounds}{figures and f', {figures}'}{left}"
+        self._console.print(said)
 
 
-@contextmanager
-def follow_runs(console: Console, total: int, quiet: bool) -> Iterator[OnDone]:
-    """Counts the runs that are done, fit for where its output goes."""
-    done = 0
-    if quiet:
-        yield lambda trial: None
-    elif not console.is_terminal:
+@dataclass(frozen=True)
+class Following:
+    """Who is told of the runs of a study."""
 
-        def line(trial: Trial) -> None:
-            nonlocal done
-            done += 1
-            console.print(f"run {done} of {total}: {_ending(trial)}")
-
-        yield line
-    else:
-        with _bar(console, "runs") as progress:
-            task = progress.add_task("", total=total, figures="")
-            yield lambda trial: progress.update(task, advance=1, figures=_ending(trial))
+    on_plan: OnPlan
+    on_done: OnDone
+    expect: Callable[[int], None] = lambda missing: None
+    """Told how many runs there are to do, where that is not all."""
+    beacons: Path | None = None
+    """A folder in which each run that is under way is to say how far it is."""
 
 
 @contextmanager
-def follow_stages(console: Console, quiet: bool) -> Iterator[tuple[OnPlan, OnDone]]:
-    """Counts the runs of one stage after the other, as each says what it is and how many runs it
-    still takes, of how many; fit for where its output goes."""
-    done = total = 0
-    if quiet:
-        yield lambda title, missing, total: None, lambda trial: None
-    elif not console.is_terminal:
+def follow_runs(
+    console: Console, total: int | None, quiet: bool, title: str = ""
+) -> Iterator[Following]:
+    """Counts the runs that are done, fit for where its output goes. Where there are several stages
+    each says what it is, and how many runs it still takes, of how many: then there is no `total`
+    before."""
+    log = screen.log()
+    logs: OnDone = partial(_log_run, log)
+    if quiet or screen.logs_only():
+        yield Following(lambda title, missing, whole: None, logs)
+        return
+    if not console.is_terminal:
+        count = RunsWatch(total)
 
         def plan(title: str, missing: int, whole: int) -> None:
-            nonlocal done, total
-            done, total = 0, missing
+            count.plan(title, missing, console.get_time())
             console.print(_planned(title, missing, whole))
 
         def line(trial: Trial) -> None:
-            nonlocal done
-            done += 1
-            console.print(f"run {done} of {total}: {_ending(trial)}")
+            logs(trial)
+            count.ended("")
+            left_s = count.left_s(console.get_time(), [])
+            left = "" if left_s is None or left_s < 1 else f"; {clock(left_s)} left"
+            console.print(f"run {count.done} of {count.total}: {_ending(trial)}{left}")
 
-        yield plan, line
-    else:
-        with _bar(console, "runs", remaining=True) as progress:
-            task = progress.add_task("", total=None, figures="")
+        count.began_s = console.get_time()
+        yield Following(plan, line, count.expect)
+        return
+    watch = RunsWatch(total, title, began_s=console.get_time())
 
-            def begin(title: str, missing: int, whole: int) -> None:
-                console.print(_planned(title, missing, whole))
-                progress.reset(task, total=missing, figures="")
+    def begin(title: str, missing: int, whole: int) -> None:
+        console.print(_planned(title, missing, whole))
+        watch.plan(title, missing, console.get_time())
 
-            yield (
-                begin,
-                lambda trial: progress.update(task, advance=1, figures=_ending(trial)),
-            )
+    def end(trial: Trial) -> None:
+        logs(trial)
+        watch.ended(_ending(trial))
+
+    with TemporaryDirectory(prefix="colonnade-") as name:
+        beacons = Path(name)
+        with RunsDisplay(console, watch, partial(read_beacons, beacons)).live:
+            yield Following(begin, end, watch.expect, beacons)
+
+
+def _log_run(log: JsonLog | None, trial: Trial) -> None:
+    """A run has ended, as a line of a log, where there is one."""
+    if log is None:
+        return
+    metric = {} if trial.summary is None else trial.summary["metric"]
+    log.say(
+        "RunDone",
+        _ending(trial),
+        "warning" if trial.bad else "info",
+        label=trial.label,
+        seed=trial.job.seed,
+        status=trial.status,
+        metric=metric.get("name"),
+        value=metric.get("final"),
+        time_to_target_s=trial.figure("time_to_target_s"),
+    )
 
 
 def _planned(title: str, missing: int, whole: int) -> str:
@@ -191,7 +214,7 @@ def _took(time_s: float, summary: Mapping[str, Any]) -> str:
     return show_time(time_s, summary["clock"])
 
 
-def _bar(console: Console, unit: str, remaining: bool = False) -> Progress:
+def _bar(console: Console, unit: str) -> Progress:
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -207,7 +230,8 @@ def _bar(console: Console, unit: str, remaining: bool = False) -> Progress:
         BarColumn(bar_width=20),
         # A run, or a training of a study, may take minutes in which nothing else moves.
         TimeElapsedColumn(),
-        *([TextColumn("left"), TimeRemainingColumn()] if remaining else []),
+        TextColumn("left"),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[figures]}", markup=False),
         console=console,
         transient=True,

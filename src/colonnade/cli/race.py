@@ -7,27 +7,30 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli import screen
+from colonnade.cli import completing, screen
 from colonnade.cli.options import (
     Allow,
     JobName,
     Json,
+    Log,
     Quiet,
     Seeds,
     Sets,
     Workers,
     check_out,
+    check_sets,
     read_grid,
     read_job,
     read_seeds,
     split_commas,
 )
-from colonnade.errors import FailedError, JobError
+from colonnade.errors import FailedError
 
 Methods = Annotated[
     str,
     typer.Option(
         metavar="A,B,C",
+        autocompletion=completing.method_list,
         help="The methods, each with options that are not to be tuned: --methods "
         "fedbcd,celu:w=3. FedSGD always takes part.",
     ),
@@ -117,6 +120,7 @@ def race(
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
+    log: Log = None,
     allow: Allow = None,
 ) -> None:
     """Tune every method over one grid, and compare each at its best with FedSGD at its own best.
@@ -125,21 +129,17 @@ def race(
 
     Example: colonnade race digits --methods fedbcd,pasta
     """
-    from colonnade.cli.progress import follow_stages
+    from colonnade.cli.progress import follow_runs
     from colonnade.run import race as races
 
-    for text in sets or []:
-        if text.startswith("method."):
-            raise JobError(
-                f"--set {text} reaches no method: write it into --methods, as name:key=value"
-            )
+    check_sets(sets)
     named = split_commas(methods)
     # The job's own method plays no part, so that it may be anything.
     record = read_job(job, sets, "fedsgd", allow=allow)
     folder = out or Path("runs") / f"race-{record.name}"
     check_out(folder)
     kept = f"; the finished runs are in {folder}, and the same command goes on from there"
-    with screen.ended_by_signal(kept), follow_stages(screen.stderr(), quiet) as (on_plan, on_done):
+    with screen.ended_by_signal(kept), follow_runs(screen.stderr(), None, quiet) as following:
         result = races.race(
             record,
             named,
@@ -155,8 +155,9 @@ def race(
             growth=growth,
             workers=workers,
             on=on,
-            on_plan=on_plan,
-            on_done=on_done,
+            on_plan=following.on_plan,
+            on_done=following.on_done,
+            beacons=following.beacons,
         )
     screen.show_json(result.to_dict()) if as_json else screen.show(
         result.table(screen.stdout().width)

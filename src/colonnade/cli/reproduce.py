@@ -7,15 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli import screen
-from colonnade.cli.options import Json, Out, Quiet, check_out, read_seeds
+from colonnade.cli import completing, screen
+from colonnade.cli.options import Json, Log, Out, Quiet, check_out, read_seeds
 from colonnade.errors import RequestError, nearest
 
 
 def reproduce(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Which table; without a name, those that there are."),
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completing.reproduction,
+            help="Which table; without a name, those that there are.",
+        ),
     ] = None,
     out: Out = None,
     seeds: Annotated[
@@ -27,6 +31,7 @@ def reproduce(
         bool, typer.Option("--quick", help="A smaller version, to see that it works.")
     ] = False,
     quiet: Quiet = False,
+    log: Log = None,
 ) -> None:
     """Compute a paper's table anew, and show it beside the paper's.
 

@@ -18,6 +18,8 @@ from colonnade.record.table import plain, trimmed
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from colonnade.cli.log import JsonLog
+
 WIDE = 120
 """How wide a table may be where there is no terminal to say so."""
 
@@ -40,8 +42,51 @@ def _console() -> type[Console]:
     return Inert
 
 
+_logs: list[JsonLog] = []
+"""The log of this command, where it has one."""
+
+
+def open_log(text: str | None) -> str | None:
+    """Begin the log that `--log` asks for."""
+    from colonnade.cli import log
+
+    close_log()
+    if text is not None:
+        _logs.append(log.open_log(text, sys.stderr))
+    return text
+
+
+def close_log() -> None:
+    """The command is over."""
+    while _logs:
+        _logs.pop().close()
+
+
+def log() -> JsonLog | None:
+    """What writes this command's log; None where nobody has asked for one."""
+    return _logs[-1] if _logs else None
+
+
+def logs_only() -> bool:
+    """Whether standard error is for the log, and for nothing else."""
+    return bool(_logs) and not _logs[-1].is_file
+
+
+def complain(sentence: str, code: int) -> None:
+    """The one sentence about what went wrong."""
+    if _logs:
+        _logs[-1].say("Error", sentence, "error", exit_code=code)
+    if not logs_only():
+        print(f"colonnade: {sentence}", file=sys.stderr)
+
+
 def stderr() -> Console:
     """The console for progress and remarks."""
+    if logs_only():
+        from colonnade.cli.log import SaidAsJson
+
+        file: Any = SaidAsJson(_logs[-1])
+        return _console()(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
     return _console()(
         stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=not sys.stderr.isatty()
     )

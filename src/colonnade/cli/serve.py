@@ -24,8 +24,9 @@ from colonnade.cli.one_party import (
     read_own,
     reporter_of,
     telling,
+    watch_of,
 )
-from colonnade.cli.options import Allow, JobName, Quiet, Sets
+from colonnade.cli.options import Allow, JobName, Log, Quiet, Sets
 from colonnade.cli.predict import (
     LISTEN,
     Missing,
@@ -88,6 +89,7 @@ def serve(
     sets: Sets = None,
     emulate: Emulate = None,
     quiet: Quiet = False,
+    log: Log = None,
     allow: Allow = None,
     trust_job: TrustJob = False,
 ) -> None:
@@ -122,7 +124,7 @@ def serve(
     with (
         _listener(http, choices) if leads else nullcontext() as listener,
         closing(PartyFolder(place)) as folder,
-        telling(reporter_of(quiet, False, folder)) as told,
+        telling(reporter_of(quiet, False, watch_of(own, me, "serving"), folder)) as told,
     ):
         ServeParticipation(taking, folder, listener, choices, [told]).serve(address, keyring, line)
 

@@ -14,6 +14,7 @@ from colonnade.cli.options import (
     From,
     JobName,
     Json,
+    Log,
     MethodName,
     Out,
     Quiet,
@@ -53,6 +54,7 @@ def simulate(
         int, typer.Option(metavar="N", help="Threads of torch; more than 1 pays for big models.")
     ] = 1,
     quiet: Quiet = False,
+    log: Log = None,
     allow: Allow = None,
 ) -> None:
     """Train one job in virtual time, and say what it cost.
@@ -97,7 +99,10 @@ def _follow(
     record: int | None,
     others: Sequence[Subscriber],
 ) -> tuple[Run, list[str]]:
-    from colonnade.cli.progress import follow_run
+    from colonnade.cli.display import watched
+    from colonnade.cli.progress import RunLines
+    from colonnade.cli.watching import Watch
+    from colonnade.run.naming import method_text
     from colonnade.run.setup import prepare, recording, remarks
     from colonnade.run.simulate import origins_of, simulate_prepared
     from colonnade.run.telling import what_it_tells
@@ -108,7 +113,14 @@ def _follow(
         screen.stderr().print(what_it_tells(job, parties[job.active].method))
     for remark in found:
         screen.stderr().print(remark)
-    with follow_run(screen.stderr(), rounds, quiet) as observer, screen.ctrl_c() as stopped:
+    title = f"{job.name}, {method_text(job.method)}, seed {job.seed}, simulated"
+    watch = Watch(job.parties, job.active, title, rounds=rounds, virtual=True)
+    lines = RunLines(screen.stderr(), rounds)
+    with (
+        screen.ended_by_signal(""),
+        watched(watch, quiet, lines) as observer,
+        screen.ctrl_c() as stopped,
+    ):
         run = simulate_prepared(
             parties, observers=[observer, *others], should_stop=stopped, threads=threads
         )

@@ -13,6 +13,7 @@ from colonnade.cli.options import (
     Allow,
     JobName,
     Json,
+    Log,
     MethodName,
     Quiet,
     Seeds,
@@ -45,6 +46,7 @@ def sweep(
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
+    log: Log = None,
     allow: Allow = None,
 ) -> None:
     """Train every combination of some settings, and find the best by the metric.
@@ -60,23 +62,33 @@ def sweep(
     values, chosen = read_grid(grid), read_seeds(seeds)
     folder = out or Path("runs") / f"sweep-{record.name}"
     check_out(folder)
-    console, total = screen.stderr(), len(chosen) * math.prod(map(len, values.values()))
-
-    def say(missing: int, total: int) -> None:
-        if missing < total and not quiet:
-            console.print(f"{total - missing} of {total} runs are in {folder} already")
-
+    console, settings = screen.stderr(), math.prod(map(len, values.values()))
+    title = f"{record.name}, {settings} settings, simulated"
+    follow = follow_runs(console, settings * len(chosen), quiet, title)
     kept = f"; the finished points are in {folder}, and the same command goes on from there"
-    with screen.ended_by_signal(kept), follow_runs(console, total, quiet) as on_done:
+    with screen.ended_by_signal(kept), follow as following:
+
+        def say(missing: int, total: int) -> None:
+            following.expect(missing)
+            if missing < total and not quiet:
+                console.print(f"{total - missing} of {total} runs are in {folder} already")
+
         result = sweeps.sweep(
-            record, values, chosen, out=folder, workers=workers, on_plan=say, on_done=on_done
+            record,
+            values,
+            chosen,
+            out=folder,
+            workers=workers,
+            on_plan=say,
+            on_done=following.on_done,
+            beacons=following.beacons,
         )
     found = result.to_dict()
     screen.show_json(found) if as_json else screen.show(result.table())
     best = result.best()
     if not as_json:
-        settings = " ".join(f"--set '{text}'" for text in best.sets)
-        screen.show(f"\nBest: {settings}")
+        chosen_sets = " ".join(f"--set '{text}'" for text in best.sets)
+        screen.show(f"\nBest: {chosen_sets}")
         for edge in found["at_edge"]:
             screen.show(sweeps.edge_text(edge))
         screen.show(f"Use it: colonnade compare {job} --tuned {folder} --methods …")

@@ -318,3 +318,13 @@ def _seconds(ns: int) -> int:
 def stamp() -> str:
     """The local time for a log, to the second."""
     return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def utc_stamp() -> str:
+    """The time for programs, to the millisecond.
+
+    >>> len(utc_stamp())
+    24
+    """
+    second, part = divmod(time.time_ns(), NS_PER["s"])
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(second))}.{part // NS_PER['ms']:03}Z"

@@ -15,6 +15,7 @@ from colonnade.net.server import Server
 from colonnade.net.session import Kind
 from colonnade.net.world import NetworkWorld
 from colonnade.party.world import Over
+from colonnade.record.events import Aborted, Listening
 from colonnade.tls.keyring import Keyring
 
 T = TypeVar("T")
@@ -104,6 +105,8 @@ STOPS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "colonnade stop"}
 def _stop(world: NetworkWorld, number: signal.Signals, text: str) -> None:
     """Ask the party to stop; at the second signal, let it end the process at once."""
     if world.stopping is not None:
+        # Whoever shows the run gives the terminal back first: nothing else will.
+        world.tell(Aborted(world.me, world.now(), f"{text} again"))
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
     world.stop(text)
@@ -115,7 +118,7 @@ async def _open_endpoint(world: NetworkWorld, address: Address, keyring: Keyring
         server = Server(world, keyring, address.names)
         port = await server.open(address.listen)
         chosen = "" if address.listen.endswith(f":{port}") else f" (port {port})"
-        world.detector.notice(f"listens at {address.listen}{chosen}")
+        world.tell(Listening(world.me, world.detector.time_ns(), f"{address.listen}{chosen}"))
         return server
     assert address.connect is not None
     return Client(world, keyring, address.connect, address.server_name)

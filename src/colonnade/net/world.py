@@ -23,7 +23,7 @@ from colonnade.net.link import Emulation
 from colonnade.net.sends import Sent
 from colonnade.net.session import Session
 from colonnade.party.world import NAMES, UNCHARGED, Over, Regrouped, Work
-from colonnade.record.events import Event, Worked
+from colonnade.record.events import Event, Waited, Worked
 from colonnade.record.exchanges import Exchanges
 from colonnade.record.timeline import Timeline
 from colonnade.wire.ledger import Ledger
@@ -177,7 +177,7 @@ class NetworkWorld(Connections):
         finally:
             self.blocked = False
             self.detector.arrived(to)
-            self.timeline.add("wait", began_ns, self.now(), peer=to)
+            self._waited(began_ns, self.now(), to)
 
     def _session(self, to: str) -> Session:
         session = self.roster.peers[to].session
@@ -224,7 +224,11 @@ class NetworkWorld(Connections):
             self._yielded_ns = self.now()
             # Who was waited for is whose message has ended it.
             peer = self.inbox[0][0] if self.inbox else ""
-            self.timeline.add("wait", began_ns, self._yielded_ns, peer=peer)
+            self._waited(began_ns, self._yielded_ns, peer)
+
+    def _waited(self, began_ns: int, ended_ns: int, peer: str) -> None:
+        self.timeline.add("wait", began_ns, ended_ns, peer=peer)
+        self.tell(Waited(self.me, began_ns, "wait", ended_ns, peer=peer))
 
     def _note_sends(self, all_of_them: bool = False) -> None:
         """Put what has left into the timeline; only while nothing is computed, which may be what

@@ -164,6 +164,15 @@ def figures(measured: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in measured.items())
 
 
+def is_metric(name: str) -> bool:
+    """Whether a measured figure is a metric, and no loss beside it.
+
+    >>> is_metric("auc"), is_metric("validation_loss"), is_metric("log_loss")
+    (True, False, True)
+    """
+    return name == "log_loss" or not name.endswith("_loss")
+
+
 class RowsScored(Event, frozen=True):
     """More rows were scored, by the active party, or answered for, by a passive one."""
 
@@ -204,6 +213,25 @@ class Started(Event, frozen=True):
 
     def sentence(self) -> str:
         return f"{self.party} starts"
+
+
+class Listening(Event, frozen=True):
+    """The active party takes connections."""
+
+    place: str
+
+    def sentence(self) -> str:
+        return f"listens at {self.place}"
+
+
+class TakesPart(Event, frozen=True):
+    """All parties have met, and this one takes part in their run."""
+
+    recorded: ClassVar[bool] = True
+    run: str
+
+    def sentence(self) -> str:
+        return f"takes part in the run {self.run}"
 
 
 class Connected(Event, frozen=True):
@@ -320,6 +348,15 @@ ENDS = {
 """How a job may end well, in words."""
 
 
+class Aborted(Event, frozen=True):
+    """The party's process ends at once, because somebody insists."""
+
+    reason: str
+
+    def sentence(self) -> str:
+        return f"ends at once: {self.reason}"
+
+
 class Worked(Event, frozen=True):
     """The party has done a piece of work, which began at `time_ns`."""
 
@@ -330,10 +367,27 @@ class Worked(Event, frozen=True):
     """For which round, counted from 0; -1 for none."""
 
 
+class Waited(Worked, frozen=True):
+    """The party has waited since `time_ns`."""
+
+    peer: str = ""
+    """For whom, where that is known."""
+
+
+class Busy(Event, frozen=True):
+    """How a party has spent its time, in nanoseconds since it last said so: for those to whom every
+    piece of work would be too much."""
+
+    worked: Mapping[str, int]
+    """By kind, as in the timeline."""
+    waited: Mapping[str, int]
+    """By the peer that it waited for; "" where that is not known."""
+
+
 EVENTS: tuple[type[Event], ...] = (
     *(RoundDone, Evaluated, Tested, Notice, Recorded, Started, Connected, Disconnected, PeerLeft),
     *(PeerFailed, Refused, Waiting, Resumed, Saved, Finished, Worked, RowsScored, Calibrated),
-    LocalDone,
+    *(Waited, Busy, Aborted, LocalDone, Listening, TakesPart),
 )
 """All kinds."""
 Subscriber = Callable[[Event], None]

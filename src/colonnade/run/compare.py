@@ -171,6 +171,7 @@ def compare(
     out: str | Path | None = None,
     on_done: OnDone | None = None,
     privacy: bool = False,
+    beacons: Path | None = None,
 ) -> Comparison:
     """Train a job with several methods and seeds, and put them side by side.
 
@@ -183,6 +184,7 @@ def compare(
         out: a folder in which every run is saved whole, as soon as it is done.
         on_done: told of every run that ends.
         privacy: audit every run's traffic, and put what it tells beside what it costs.
+        beacons: a folder in which each run that is under way says how far it is.
 
     Example:
         >>> from colonnade.job import load
@@ -206,7 +208,7 @@ def compare(
             tasks.append((label, msgspec.structs.replace(each, seed=seed), folder))
     if out is not None:
         _check_folder(Path(out), tasks)
-    result = Comparison(train_all(tasks, workers, on_done, privacy))
+    result = Comparison(train_all(tasks, workers, on_done, privacy, None, beacons))
     if out is not None:
         result.save(out)
     return result

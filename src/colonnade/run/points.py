@@ -103,9 +103,11 @@ class Points:
         spread: Spread | None = None,
         on_plan: OnPlan | None = None,
         on_done: OnDone | None = None,
+        beacons: Path | None = None,
     ) -> None:
         self._folder, self._workers, self._spread = folder, workers, spread
         self._on_plan, self._on_done = on_plan, on_done
+        self._beacons = beacons
         self._known: dict[str, Outcome] = {}
         self.trained = 0
         """How many runs were not there already."""
@@ -118,7 +120,7 @@ class Points:
             self._on_plan(title, len(tasks), len(set(names)))
         self._folder.mkdir(parents=True, exist_ok=True)
         missing = [(label, job, None) for label, job in tasks.values()]
-        train_all(missing, self._workers, self._keep, spread=self._spread)
+        train_all(missing, self._workers, self._keep, False, self._spread, self._beacons)
         return [self._known[name] for name in names]
 
     def _has(self, name: str) -> bool:

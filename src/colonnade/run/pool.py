@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import active_children, get_context
@@ -19,6 +19,7 @@ import msgspec
 from colonnade.errors import FailedError, RequestError
 from colonnade.job.files import dumps, loads, modules
 from colonnade.job.records import Job
+from colonnade.record.events import Subscriber
 from colonnade.record.table import plain
 from colonnade.run.processes import end_with_parent
 
@@ -61,9 +62,9 @@ ALL_ROUNDS = 2**62
 """As many as there are, for an audit, as far as a recording may grow."""
 OnDone = Callable[[Trial], None]
 Answer = dict[str, Any]
-Texts = list[tuple[str, list[str], str | None]]
-"""Jobs, the modules of code from outside that they name, and folders, as they go to another
-process."""
+Texts = list[tuple[str, str, list[str], str | None]]
+"""What runs are called, their jobs, the modules of code from outside that these name, and folders,
+as they go to another process."""
 Spread = Callable[
     [Callable[[Texts], list[Answer]], Sequence[Texts]],
     Generator[tuple[int, list[Answer]], None, None],
@@ -79,15 +80,19 @@ def train_all(
     on_done: OnDone | None = None,
     privacy: bool = False,
     spread: Spread | None = None,
+    beacons: Path | None = None,
 ) -> list[Trial]:
     """Train jobs side by side, one torch thread each; the trials in the order of the tasks. With
     `privacy`, a summary also has what an audit of the run's traffic tells. `spread` is where they
-    are trained, if not in processes of this host.
+    are trained, if not in processes of this host. In the folder `beacons` each run that is under
+    way says how far it is.
 
     The first job that is refused raises, and so does Ctrl-C; both end the others at once.
     """
     families = [[task] for task in tasks]
-    return [trial for (trial,) in train_families(families, workers, on_done, privacy, spread)]
+    return [
+        trial for (trial,) in train_families(families, workers, on_done, privacy, spread, beacons)
+    ]
 
 
 def train_families(
@@ -96,6 +101,7 @@ def train_families(
     on_done: OnDone | None = None,
     privacy: bool = False,
     spread: Spread | None = None,
+    beacons: Path | None = None,
 ) -> list[list[Trial]]:
     """As `train_all`, for jobs that differ in their network alone: the first of a family is
     trained, the others are clocked again."""
@@ -103,7 +109,7 @@ def train_families(
     texts = [_texts(family) for family in families]
     spread = spread or partial(side_by_side, workers=workers)
     # Closed by hand: a traceback would keep the generator, and so the workers, alive.
-    with closing(spread(partial(_train, privacy), texts)) as answers:
+    with closing(spread(partial(_train, privacy, beacons), texts)) as answers:
         for index, family in answers:
             done[index] = []
             for (label, job, _), answer in zip(families[index], family, strict=True):
@@ -117,28 +123,23 @@ def train_families(
 
 def _texts(family: Sequence[Task]) -> Texts:
     return [
-        (dumps(job), modules(job), None if folder is None else str(folder))
-        for _, job, folder in family
+        (label, dumps(job), modules(job), None if folder is None else str(folder))
+        for label, job, folder in family
     ]
 
 
-def _train(privacy: bool, family: Texts) -> list[Answer]:
+def _train(privacy: bool, beacons: Path | None, family: Texts) -> list[Answer]:
     """The runs of a family; only text goes in and only plain values come out."""
     from colonnade.run.audit import save_audit
     from colonnade.run.clock import reclock
-    from colonnade.run.following import followed
-    from colonnade.run.setup import prepare, recording
-    from colonnade.run.simulate import simulate_prepared
 
     answers: list[Answer] = []
     first = None
-    for text, allow, folder in family:
+    for label, text, allow, folder in family:
         try:
-            job, place = loads(text, allow=allow), None if folder is None else Path(folder)
+            job = loads(text, allow=allow)
             if first is None:
-                parties = recording(prepare(job), ALL_ROUNDS if privacy else None)
-                with followed(place, job, clock="virtual", anew=True) as others:
-                    run = simulate_prepared(parties, observers=others)
+                run = _first(label, job, privacy, beacons, None if folder is None else Path(folder))
             else:
                 run = reclock(first, job)
         except RequestError as error:
@@ -157,6 +158,23 @@ def _train(privacy: bool, family: Texts) -> list[Answer]:
                 save_audit(found, Path(folder))
         answers.append({"summary": plain(run.summary() | more), "history": plain(run.history)})
     return answers
+
+
+def _first(label: str, job: Job, privacy: bool, beacons: Path | None, folder: Path | None) -> Run:
+    """The run of a family that is trained; those who follow it are told how far it is."""
+    from colonnade.run.beacon import Beacon
+    from colonnade.run.following import followed
+    from colonnade.run.setup import prepare, recording
+    from colonnade.run.simulate import simulate_prepared
+
+    with ExitStack() as stack:
+        observers: list[Subscriber] = []
+        if beacons is not None:
+            beacon = Beacon(beacons, label, job.seed, job.active)
+            observers.append(stack.enter_context(closing(beacon)))
+        parties = recording(prepare(job), ALL_ROUNDS if privacy else None)
+        observers += stack.enter_context(followed(folder, job, clock="virtual", anew=True))
+        return simulate_prepared(parties, observers=observers)
 
 
 def _audited(run: Run) -> tuple[Audit, Run]:

@@ -57,6 +57,7 @@ def race(
     on: str | None = None,
     on_plan: OnPlan | None = None,
     on_done: OnDone | None = None,
+    beacons: Path | None = None,
 ) -> Race:
     """Tune every method over one grid, then compare each at its best with FedSGD at its own best.
 
@@ -83,6 +84,7 @@ def race(
         on: a Ray cluster, `"ray://HOST:PORT"`, or `"ray"` for one of this host.
         on_plan: told before each rung what it is, how many runs are missing, and of how many.
         on_done: told of every run that ends.
+        beacons: a folder in which each run of this host that is under way says how far it is.
 
     Example:
         >>> import tempfile
@@ -117,6 +119,7 @@ def race(
             spread=None if on is None else stack.enter_context(cluster(on)),
             on_plan=on_plan,
             on_done=on_done,
+            beacons=beacons,
         )
         tuning = Tuning(base, tuning_seeds, lengths, halving or 1, points, growth)
         judge, ladder = _judge(tuning, field[0], ladder, wanted, Judge(metric, None, steady))

@@ -10,7 +10,7 @@ from colonnade.net.detector import FailureDetector
 from colonnade.net.world import NetworkWorld
 from colonnade.record.chain import Chain
 from colonnade.record.checkpoints import CheckpointError, FileStore
-from colonnade.record.events import Saved
+from colonnade.record.events import Saved, TakesPart
 from colonnade.record.party_folder import PartyFolder
 from colonnade.record.timeline import Timeline
 from colonnade.record.tree import Tree
@@ -57,7 +57,8 @@ class NotedStore(FileStore):
     def begin(self, run: str, attempt: str, start: int) -> None:
         """Go on from one of them; the ledger tells which run it is."""
         if run != self.run:
-            self._detector.note(f"takes part in the run {run[:12]}")
+            me, now_ns = self._detector.me, self._detector.time_ns()
+            self._detector.tell(TakesPart(me, now_ns, run[:12]))
         super().begin(run, attempt, start)
 
 

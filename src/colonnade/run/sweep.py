@@ -151,6 +151,7 @@ def sweep(
     workers: int | None = None,
     on_plan: Callable[[int, int], None] | None = None,
     on_done: OnDone | None = None,
+    beacons: Path | None = None,
 ) -> Sweep:
     """Train every combination of settings, as far as that was not done before.
 
@@ -165,6 +166,7 @@ def sweep(
         workers: processes side by side; by default one for each core.
         on_plan: told how many runs are missing, and of how many, before the first begins.
         on_done: told of every run that ends.
+        beacons: a folder in which each run that is under way says how far it is.
 
     Example:
         >>> import tempfile
@@ -192,7 +194,7 @@ def sweep(
         if on_done is not None:
             on_done(trial)
 
-    train_all(missing, workers, keep)
+    train_all(missing, workers, keep, False, None, beacons)
     points: dict[str, Point] = {}
     for label, point, settings in plan:
         composition = methods.build(point.method).composition()

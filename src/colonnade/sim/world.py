@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from colonnade.errors import BreachError, PartyError
 from colonnade.job.records import Costs
 from colonnade.party.world import COSTS, NAMES, Work
-from colonnade.record.events import Event, Worked
+from colonnade.record.events import Event, Waited, Worked
 from colonnade.record.exchanges import Exchanges
 from colonnade.record.timeline import Timeline
 from colonnade.sim.links import Trace
@@ -232,6 +232,8 @@ class SimulatedWorld:
             if not peer and self.inbox:
                 peer = self.inbox[0][0]
             self.timeline.add("wait", since, now_ns, peer=peer)
+            if self._kernel.subscribers:
+                self.tell(Waited(self.me, since, "wait", now_ns, peer=peer))
 
 
 def _any_message() -> str:

@@ -99,6 +99,10 @@ class Ledger:
             total += tally[1]
         return total
 
+    def all_bytes(self, direction: Direction) -> int:
+        """Bytes of all messages."""
+        return sum(tally[1] for (_, way, _), tally in self._counts.items() if way == direction)
+
     def entries(self) -> list[Entry]:
         """All rows, in a fixed order."""
         return entries_of(self._counts)
