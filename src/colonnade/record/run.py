@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from colonnade.data.splits import Split
 from colonnade.errors import RequestError, reason
+from colonnade.formats import check_metadata, metadata, stamp
 from colonnade.job.files import dumps
 from colonnade.job.records import Job
 from colonnade.policies.view import Action, Effort
@@ -184,6 +185,7 @@ class Run:
         reached = self.reached()
         last = self.history[-1] if self.history else {}
         return {
+            **stamp("run"),
             "job": self.job.name,
             "method": self.job.method,
             "composition": self.composition,
@@ -267,12 +269,9 @@ class Run:
 
     def save_history(self, out: Path) -> None:
         """Write what the active party has measured."""
-        history, rounds = (
-            private_file(out / "history.parquet"),
-            private_file(out / "rounds.parquet"),
-        )
-        pq.write_table(_rows_table(self.history, EVALUATION_FIELDS), history)
-        pq.write_table(_rows_table(self.losses, ROUND_FIELDS), rounds)
+        history, rounds = out / "history.parquet", out / "rounds.parquet"
+        write_rows(private_file(history), self.history, "history", EVALUATION_FIELDS)
+        write_rows(private_file(rounds), self.losses, "rounds", ROUND_FIELDS)
 
 
 def save_timeline(path: Path, spans: Mapping[str, Iterable[Span]]) -> None:
@@ -297,9 +296,21 @@ def read_timeline(path: Path) -> list[Span]:
     return list(zip(*columns, strict=True))
 
 
-def _rows_table(rows: list[Row], fields: Mapping[str, pa.DataType]) -> pa.Table:
-    """Rows as a table, which has its columns even when there is no row."""
-    return pa.Table.from_pylist(rows) if rows else pa.schema(list(fields.items())).empty_table()
+def write_rows(
+    path: Path, rows: list[Row], kind: str, fields: Mapping[str, pa.DataType] | None = None
+) -> None:
+    """Write rows as a table of a format, which has its columns even when there is no row."""
+    schema = pa.schema(list((fields or {}).items()))
+    table = pa.Table.from_pylist(rows) if rows else schema.empty_table()
+    pq.write_table(table.replace_schema_metadata(metadata(kind)), path)
+
+
+def read_rows(path: Path, kind: str, columns: Iterable[str] | None = None) -> list[Row]:
+    """Read what `write_rows` wrote."""
+    table = pq.read_table(path)
+    check_metadata(kind, table.schema.metadata, path)
+    rows: list[Row] = (table if columns is None else table.select(list(columns))).to_pylist()
+    return rows
 
 
 def save_party(folder: Path, party: PartyRun) -> None:

@@ -14,12 +14,14 @@ import msgspec
 
 from colonnade import methods as known_methods
 from colonnade.errors import JobError, RequestError
+from colonnade.formats import stamp
 from colonnade.job.files import dumps, with_sets
 from colonnade.job.records import Job
 from colonnade.job.texts import parse_method
 from colonnade.record.chain import printable
 from colonnade.record.figure import Curve, curves, data_frame
 from colonnade.record.folder import check_folder
+from colonnade.record.run import write_rows
 from colonnade.record.table import (
     COSTS,
     SPENT,
@@ -118,7 +120,8 @@ class Comparison:
             }
             for trial in self.trials
         ]
-        return {"job": self.trials[0].job.name, "methods": self.rows(), "runs": runs}
+        job = self.trials[0].job.name
+        return {**stamp("comparison"), "job": job, "methods": self.rows(), "runs": runs}
 
     def frame(self) -> pd.DataFrame:
         """Every evaluation of every run, with its method and seed, as a pandas data frame."""
@@ -141,8 +144,6 @@ class Comparison:
 
     def save(self, folder: str | Path) -> Path:
         """Write `comparison.json`, `table.txt`, and each run's job, history and summary."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
         from rich.console import Console
 
         out = Path(folder)
@@ -150,8 +151,9 @@ class Comparison:
             run = run_folder(out, trial.label, trial.job.seed)
             run.mkdir(parents=True, exist_ok=True)
             (run / "job.toml").write_text(dumps(trial.job))
-            pq.write_table(pa.Table.from_pylist(trial.history), run / "history.parquet")
-            summary = trial.summary or {"status": trial.status, "error": trial.error}
+            write_rows(run / "history.parquet", trial.history, "history")
+            failed = {**stamp("run"), "status": trial.status, "error": trial.error}
+            summary = trial.summary or failed
             (run / "summary.json").write_text(json.dumps(summary, indent=1))
         (out / "comparison.json").write_text(json.dumps(self.to_dict(), indent=1))
         console = Console(file=StringIO(), width=120, markup=False, emoji=False)

@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 from typing import Union
 
 import msgspec
-import pyarrow.parquet as pq
 from safetensors import SafetensorError
 
 from colonnade import methods
 from colonnade.data.aligned import has_alignment
 from colonnade.errors import FailedError, RequestError, StoppedError
+from colonnade.formats import check_json
 from colonnade.job.files import dumps
 from colonnade.job.party_file import PartyFile, own_job
 from colonnade.job.records import Job
@@ -28,11 +28,10 @@ from colonnade.net.link import Emulation
 from colonnade.record.card import FILE, read_card
 from colonnade.record.events import EVENTS, Event, Notice, Subscriber
 from colonnade.record.folder import check_folder
-from colonnade.record.history import Row
 from colonnade.record.metrics import METRICS
 from colonnade.record.party_folder import drew_seed, is_complete, is_done, read_party
 from colonnade.record.private import write_whole
-from colonnade.record.run import ROUND_FIELDS, Run
+from colonnade.record.run import ROUND_FIELDS, Run, read_rows
 from colonnade.run.arguments import as_job, check_count
 from colonnade.run.naming import check_names
 from colonnade.run.processes import Children, Said
@@ -347,7 +346,9 @@ def combine(folder: Path, job: Job) -> Run:
     """The run that the parties' folders hold together."""
     read = {name: read_party(own_folder(folder, name)) for name in job.parties}
     active, facts = own_folder(folder, job.active), read[job.active][1]
-    summary = json.loads((active / "summary.json").read_text())
+    content = (active / "summary.json").read_bytes()
+    check_json("run", content, active / "summary.json")
+    summary = json.loads(content)
     efforts = {name: party.efforts for name, (party, _) in read.items()}
     return Run(
         job=job,
@@ -357,10 +358,10 @@ def combine(folder: Path, job: Job) -> Run:
         rounds=facts["rounds"],
         per_epoch=facts["per_epoch"],
         time_s=max(own["time_s"] for _, own in read.values()),
-        history=pq.read_table(active / "history.parquet").to_pylist(),
+        history=read_rows(active / "history.parquet", "history"),
         test=summary["test"],
         chosen_on=summary["metric"]["chosen_on"],
-        losses=with_efforts(_rounds(active / "rounds.parquet"), efforts),
+        losses=with_efforts(read_rows(active / "rounds.parquet", "rounds", ROUND_FIELDS), efforts),
         calibrations=summary.get("calibrations", []),
         sizes=None,
         parties={name: party for name, (party, _) in read.items()},
@@ -376,9 +377,3 @@ def _check_ledgers(folder: Path, job: Job) -> None:
         sentences = [sentence for peer in found.values() for sentence in peer]
         if sentences:
             raise FailedError(f"the ledgers of both ends differ: {sentences[0]}")
-
-
-def _rounds(path: Path) -> list[Row]:
-    """The rounds as the active party knows them, without anybody's updates."""
-    rows: list[Row] = pq.read_table(path).select(list(ROUND_FIELDS)).to_pylist()
-    return rows
