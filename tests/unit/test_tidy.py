@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "colonnade"
 FILES = sorted(SOURCE.rglob("*.py"))
 NOT_DETERMINISTIC = {"time", "random", "threading", "socket", "grpc", "asyncio", "datetime"}
-WITH_CLOCKS = {"sim", "net", "tls", "parallel", "run", "serve", "testing"}
-"""The rooms that may ask for the time, wait, draw and connect; of `run`, one file."""
+WITH_CLOCKS = {"sim", "net", "tls", "parallel", "run", "serve", "testing", "tracking"}
+"""The rooms that may ask for the time, wait, draw and connect; of `run`, one file. A tracker has a
+thread, so that a training never waits for a tool that follows it."""
 FORBIDDEN = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 ROOT_MODULES = {"errors", "formats", "units", "plugins", "packed"}
 IMPORTS = re.compile(r"^May import ([a-z, \n]+)\.$|^Imports no other room\.$", re.M)

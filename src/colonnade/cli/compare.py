@@ -16,6 +16,7 @@ from colonnade.cli.options import (
     Quiet,
     Seeds,
     Sets,
+    Track,
     Workers,
     check_out,
     read_job,
@@ -53,6 +54,7 @@ def compare(
             help="Audit every run's traffic too: what others can tell of labels and columns.",
         ),
     ] = False,
+    track: Track = None,
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
@@ -67,6 +69,7 @@ def compare(
     from colonnade.cli.progress import follow_runs
     from colonnade.run import compare as comparison
     from colonnade.run.sweep import Sweep
+    from colonnade.tracking.tracker import trackers_of
 
     for text in sets or []:
         if text.startswith("method."):
@@ -90,6 +93,7 @@ def compare(
             out=out,
             on_done=on_done,
             privacy=privacy,
+            track=trackers_of(track, out, screen.stderr().print),
         )
     if as_json:
         screen.show_json(result.to_dict())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -42,6 +42,7 @@ from colonnade.cli.options import (
     Quiet,
     Record,
     Sets,
+    Track,
     check_apart,
     check_record,
     check_threads,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from colonnade.run.workers import PartyProcess
     from colonnade.tls.keyring import Keyring
     from colonnade.tls.signature import Credentials
+    from colonnade.tracking.tracker import Tracker
 
 
 RunFolder = Annotated[
@@ -99,6 +101,7 @@ def join(
     sets: Sets = None,
     emulate: Emulate = None,
     threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch.")] = 1,
+    track: Track = None,
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -112,6 +115,8 @@ def join(
 
     Example: colonnade join job.toml --me telco --connect bank.example:7443
     """
+    from colonnade.tracking.tracker import trackers_of
+
     settle_in(threads, launched)
     check_address("--listen", listen)
     check_address("--connect", connect)
@@ -138,6 +143,7 @@ def join(
         start=start,
         label_key=_label_key(file, None if launched else party or find_party(job, me), folder),
         record=record,
+        trackers=trackers_of(track, folder, screen.stderr().print, goes_on=True),
         reporter=partial(reporter_of, quiet, launched),
         warns=not launched,
     )
@@ -159,6 +165,7 @@ def _take_part(
     start: Path | None,
     label_key: Path,
     record: int | None,
+    trackers: Sequence[Tracker],
     reporter: Callable[[PartyFolder], Reporter],
     warns: bool,
 ) -> Joined | None:
@@ -173,6 +180,7 @@ def _take_part(
     from colonnade.record.party_folder import PartyFolder, set_aside
     from colonnade.run.join import Joined, TrainingParticipation
     from colonnade.run.workers import start_group
+    from colonnade.tracking.tracker import following
 
     torch.set_num_threads(threads)
     line = None if emulate is None else Emulation.parse(emulate)
@@ -190,8 +198,14 @@ def _take_part(
                 return Joined("complete", folder.path, folder.rounds)
             if record is not None:
                 party = party.recording(record, folder.path)
-            with _told(party, file, reporter(folder), warns) as told:
-                return TrainingParticipation(party, folder, [told]).run(address, keyring, line)
+            with (
+                _told(party, file, reporter(folder), warns) as told,
+                following(trackers, party.job) as (followers, over),
+            ):
+                taking_part = TrainingParticipation(party, folder, [told, *followers])
+                joined = taking_part.run(address, keyring, line)
+                over({"status": joined.status} if joined.run is None else joined.run.summary())
+                return joined
 
 
 def origin_of(start: Path | None, me: str) -> Origin | None:

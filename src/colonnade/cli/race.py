@@ -15,6 +15,7 @@ from colonnade.cli.options import (
     Quiet,
     Seeds,
     Sets,
+    Track,
     Workers,
     check_out,
     read_grid,
@@ -114,6 +115,7 @@ def race(
     sets: Sets = None,
     out: RaceOut = None,
     on: Cluster = None,
+    track: Track = None,
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
@@ -127,6 +129,7 @@ def race(
     """
     from colonnade.cli.progress import follow_stages
     from colonnade.run import race as races
+    from colonnade.tracking.tracker import trackers_of
 
     for text in sets or []:
         if text.startswith("method."):
@@ -157,6 +160,7 @@ def race(
             on=on,
             on_plan=on_plan,
             on_done=on_done,
+            track=trackers_of(track, folder, screen.stderr().print),
         )
     screen.show_json(result.to_dict()) if as_json else screen.show(
         result.table(screen.stdout().width)

@@ -20,6 +20,7 @@ from colonnade.cli.options import (
     Record,
     Seed,
     Sets,
+    Track,
     check_apart,
     check_out,
     check_record,
@@ -36,6 +37,7 @@ from colonnade.record.table import run_table
 
 if TYPE_CHECKING:
     from colonnade.record.run import Run
+    from colonnade.tracking.tracker import Tracker
 
 
 def simulate(
@@ -47,6 +49,7 @@ def simulate(
     parties: PartyFolder = None,
     start: From = None,
     record: Record = None,
+    track: Track = None,
     as_json: Json = False,
     threads: Annotated[
         int, typer.Option(metavar="N", help="Threads of torch; more than 1 pays for big models.")
@@ -61,6 +64,8 @@ def simulate(
 
     Example: colonnade simulate digits --method fedbcd:updates=5 --out runs/digits
     """
+    from colonnade.tracking.tracker import trackers_of
+
     check_threads(threads)
     check_record(record, out)
     read = read_job(job, sets, method, seed, allow)
@@ -74,7 +79,8 @@ def simulate(
     read = with_files(read, files)
     if out is not None:
         check_folder(out, "simulate", dumps(read))
-    run, remarks = _follow(read, threads, quiet, start, record)
+    trackers = trackers_of(track, out, screen.stderr().print)
+    run, remarks = _follow(read, threads, quiet, start, record, trackers)
     try:
         if out is not None:
             run.save(out)
@@ -85,12 +91,18 @@ def simulate(
 
 
 def _follow(
-    job: Job, threads: int, quiet: bool, start: Path | None, record: int | None
+    job: Job,
+    threads: int,
+    quiet: bool,
+    start: Path | None,
+    record: int | None,
+    trackers: Sequence[Tracker],
 ) -> tuple[Run, list[str]]:
     from colonnade.cli.progress import follow_run
     from colonnade.run.setup import prepare, recording, remarks
     from colonnade.run.simulate import origins_of, simulate_prepared
     from colonnade.run.telling import what_it_tells
+    from colonnade.tracking.tracker import following
 
     parties = recording(prepare(job, origins=origins_of(job, start)), record)
     rounds, found = parties[job.active].agreement().rounds, remarks(parties)
@@ -98,8 +110,14 @@ def _follow(
         screen.stderr().print(what_it_tells(job, parties[job.active].method))
     for remark in found:
         screen.stderr().print(remark)
-    with follow_run(screen.stderr(), rounds, quiet) as observer, screen.ctrl_c() as stopped:
-        run = simulate_prepared(parties, observers=[observer], should_stop=stopped, threads=threads)
+    with (
+        following(trackers, job) as (followers, over),
+        follow_run(screen.stderr(), rounds, quiet) as observer,
+        screen.ctrl_c() as stopped,
+    ):
+        told = [observer, *followers]
+        run = simulate_prepared(parties, observers=told, should_stop=stopped, threads=threads)
+        over(run.summary())
     return run, found
 
 

@@ -34,6 +34,8 @@ from colonnade.run.arguments import as_job, as_methods, as_seeds
 from colonnade.run.naming import method_text
 from colonnade.run.pool import OnDone, Task, Trial, train_all
 from colonnade.run.sweep import Sweep
+from colonnade.run.tracked import tracked
+from colonnade.tracking.tracker import Track, trackers_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,6 +175,7 @@ def compare(
     out: str | Path | None = None,
     on_done: OnDone | None = None,
     privacy: bool = False,
+    track: Track = None,
 ) -> Comparison:
     """Train a job with several methods and seeds, and put them side by side.
 
@@ -185,6 +188,8 @@ def compare(
         out: a folder in which every run is saved whole, as soon as it is done.
         on_done: told of every run that ends.
         privacy: audit every run's traffic, and put what it tells beside what it costs.
+        track: tools that get every run when it is done, as in `simulate`; with `out`, TensorBoard
+            needs no folder.
 
     Example:
         >>> from colonnade.job import load
@@ -194,6 +199,7 @@ def compare(
         ['fedsgd', 'fedbcd:updates=2']
     """
     job, seeds, methods = as_job(job), as_seeds(seeds), as_methods(methods)
+    trackers = trackers_of(track, None if out is None else Path(out))
     tuned = Sweep.load(tuned) if isinstance(tuned, str | Path) else tuned
     tables = [parse_method(each) if isinstance(each, str) else dict(each) for each in methods]
     labels = [method_text(table) for table in tables]
@@ -208,7 +214,7 @@ def compare(
             tasks.append((label, msgspec.structs.replace(each, seed=seed), folder))
     if out is not None:
         _check_folder(Path(out), tasks)
-    result = Comparison(train_all(tasks, workers, on_done, privacy))
+    result = Comparison(train_all(tasks, workers, tracked(trackers, on_done), privacy))
     if out is not None:
         result.save(out)
     return result

@@ -37,6 +37,7 @@ from colonnade.run.naming import check_names
 from colonnade.run.processes import Children, Said
 from colonnade.run.provision import all_files, check_keys, new_keys, provide
 from colonnade.run.simulate import with_efforts
+from colonnade.tracking.tracker import Track, following, trackers_of
 
 # With -P: else whatever lies in the current folder would take the place of a library.
 COMMAND = (sys.executable, "-P", "-m", "colonnade")
@@ -60,6 +61,7 @@ def launch(
     start: str | Path | None = None,
     record: int | None = None,
     secret_seeds: bool = False,
+    track: Track = None,
 ) -> Run:
     """Train a job with every party in a process of its own, connected over mTLS on loopback.
 
@@ -85,6 +87,9 @@ def launch(
             its own folder, for `colonnade.audit`; needs `out`.
         secret_seeds: parties that have no seed draw one from the operating system, which nobody
             else knows; then the run is not that of `simulate`.
+        track: tools that follow the run, as in `simulate`; they see a party's rounds about once a
+            second. With `out`, TensorBoard needs no folder, and a run that goes on goes on in
+            MLflow too.
 
     Example:
         >>> from colonnade.job import load
@@ -94,6 +99,7 @@ def launch(
 with colonnade keys issue nowhere --party clinic
     """
     job = as_job(job)
+    trackers = trackers_of(track, None if out is None else Path(out), goes_on=True)
     check_count("threads", threads)
     if record is not None:
         check_count("record", record)
@@ -108,15 +114,19 @@ with colonnade keys issue nowhere --party clinic
         claim(folder, job)
         _check_start(folder, job, start)
         _check_seeds(folder, job, files or {}, secret_seeds)
-        if not finished(folder, job):
-            alliance = new_keys(job, private) if keys is None else check_keys(job, Path(keys))
-            launched = _Launch(
-                job, folder, private, alliance, emulate, observers, should_stop, secret_seeds
-            )
-            more = [] if start is None else ["--from", str(start)]
-            more += [] if record is None else ["--record", str(record)]
-            launched.run(files or {}, threads, more)
-        run = _read_back(folder, job)
+        is_over = finished(folder, job)
+        with following([] if is_over else trackers, job) as (followers, over):
+            if not is_over:
+                alliance = new_keys(job, private) if keys is None else check_keys(job, Path(keys))
+                told = [*observers, *followers]
+                launched = _Launch(
+                    job, folder, private, alliance, emulate, told, should_stop, secret_seeds
+                )
+                more = [] if start is None else ["--from", str(start)]
+                more += [] if record is None else ["--record", str(record)]
+                launched.run(files or {}, threads, more)
+            run = _read_back(folder, job)
+            over(run.summary())
         if out is not None:
             run.save_figures(folder)
         _check_ledgers(folder, job)
