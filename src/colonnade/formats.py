@@ -57,6 +57,8 @@ FORMATS: Mapping[str, Format] = {
     "party": Format("start.json, party.json"),
     "history": Format("history.parquet"),
     "rounds": Format("rounds.parquet"),
+    "timeline": Format("timeline.parquet", version=2),
+    "exchanges": Format("exchanges.parquet"),
     "checkpoint": Format(
         "checkpoints/*.state",
         version=3,

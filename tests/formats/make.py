@@ -28,8 +28,11 @@ from colonnade.predict.account import RowAccount
 from colonnade.privacy.findings import Audit
 from colonnade.record.chain import Chain
 from colonnade.record.checkpoints import FileStore
+from colonnade.record.events import RoundDone
+from colonnade.record.exchanges import Exchanges
 from colonnade.record.party_folder import PartyFolder
 from colonnade.record.run import PartyRun
+from colonnade.record.timeline import Timeline
 from colonnade.run.audit import save_audit
 from colonnade.run.compare import Comparison
 from colonnade.run.entrants import BASELINE, Setting
@@ -74,9 +77,14 @@ def party_folder(out: Path) -> None:
     store.save(ROUND, {"round": ROUND, "weights": torch.ones(2)})
     entry = {"peer": "telco", "direction": "received", "kind": "Embedding", "purpose": "training"}
     weights = {"bottom.weight": torch.ones(2)}
+    spans = Timeline()
+    spans.add("forward", 0, 5)
+    exchanges = Exchanges()
+    exchanges(RoundDone("bank", 9, round=0, rounds=2, sent_ns=1, replied_ns=8))
     party = PartyRun(
         fresh=2, local=0, in_flight_max=1, efforts=[(1, 0.1), (1, 0.1)], actions=[], busy_s=0.5,
-        idle_s=0.25, ledger=[{**entry, "messages": 1, "bytes": 64}], spans=[("forward", 0, 5)],
+        idle_s=0.25, ledger=[{**entry, "messages": 1, "bytes": 64}], spans=spans,
+        exchanges=exchanges,
         weights=weights, best_weights=None,
     )  # fmt: skip
     facts = {"party": "bank", "role": "active", "status": "end", "rounds": ROUND, "time_s": 1.0}

@@ -30,7 +30,8 @@ from colonnade.record.chain import verify
 from colonnade.record.checkpoints import FileStore
 from colonnade.record.inspection import inspect
 from colonnade.record.party_folder import PartyFolder, read_party
-from colonnade.record.run import read_rows, read_timeline
+from colonnade.record.run import read_rows
+from colonnade.record.timeline_file import read_exchanges, read_timeline, read_timelines
 from colonnade.run.points import Points
 from colonnade.run.sweep import Sweep
 from tests.formats import make
@@ -63,7 +64,10 @@ def test_a_run_folder_of_every_release_is_read(kept):
     history = read_rows(folder / "history.parquet", "history")
     assert [row["round"] for row in history] == [1, 2]
     assert [row["round"] for row in read_rows(folder / "rounds.parquet", "rounds")] == [1, 2]
-    assert {span[0] for span in read_timeline(folder / "timeline.parquet")} >= {"forward", "wait"}
+    spans = read_timelines(folder / "timeline.parquet")["p0"]
+    assert {span.kind for span in spans} >= {"forward", "wait"}
+    if (path := folder / "exchanges.parquet").exists():
+        assert [len(own) for own in read_exchanges(path).values()] == [2, 2]
     for name in ("p0", "p1"):
         assert read_card(folder / "parties" / name).party == name
         assert read_recording(name, folder / "parties" / name).streams
@@ -212,6 +216,15 @@ def test_a_table_of_another_format_is_refused(kind, value, tmp_path):
     assert len(read_rows(path, kind)) == 2
 
 
+@pytest.mark.parametrize("value", [3, 0, "x"])
+def test_a_timeline_of_another_format_is_refused(value, tmp_path):
+    path = tmp_path / "timeline.parquet"
+    shutil.copy(make.HERE / "before" / "run" / "timeline.parquet", path)
+    in_parquet(value)(path)
+    with pytest.raises(RequestError, match=NEWER if value == 3 else "says that its format is"):
+        read_timeline(path)
+
+
 @pytest.mark.parametrize("value", [2, 0, "x"])
 def test_a_recording_of_another_format_is_refused(value, tmp_path):
     own = tmp_path / "p0"
@@ -277,6 +290,8 @@ def test_every_format_is_in_the_specimens_of_this_version():
         "party": in_file("party/party.json"),
         "history": in_table("run/history.parquet"),
         "rounds": in_table("run/rounds.parquet"),
+        "timeline": in_table("run/timeline.parquet"),
+        "exchanges": in_table("run/exchanges.parquet"),
         "checkpoint": {3},
         "attempts": in_file("party/checkpoints/run.json"),
         "ledger": in_file("party/ledger.chain", "chain"),
@@ -303,7 +318,8 @@ def in_file(name, key="format"):
 
 
 def in_table(name):
-    read = [pq.read_schema(make.HERE / each / name).metadata or {} for each in RELEASES]
+    paths = [path for each in RELEASES if (path := make.HERE / each / name).exists()]
+    read = [pq.read_schema(path).metadata or {} for path in paths]
     return {int(found.get(METADATA_KEY.encode(), 1)) for found in read}
 
 

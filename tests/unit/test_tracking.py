@@ -83,10 +83,21 @@ def test_tensorboard_reads_what_a_simulation_told_it(tmp_path):
     assert times[-1] - times[0] == pytest.approx(apart, abs=1e-5)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A busy machine is no fault of a tracker's."""
+    monkeypatch.setattr(background, "CLOSE_S", 600.0)
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory):
+    """One store for all: to make one takes longer than to use it."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_mlflow_reads_what_a_simulation_told_it(tmp_path, capfd):
+def test_mlflow_reads_what_a_simulation_told_it(uri, capfd):
     made = case()
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
     run = cn.simulate(made.job, made.data, made.modules, track=cn.track("mlflow", uri))
     from mlflow.tracking import MlflowClient
 
@@ -107,20 +118,20 @@ def test_mlflow_reads_what_a_simulation_told_it(tmp_path, capfd):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_party_that_is_started_again_goes_on_with_its_run_in_mlflow(tmp_path):
-    uri, told = f"sqlite:///{tmp_path}/mlflow.db", []
+def test_a_party_that_is_started_again_goes_on_with_its_run_in_mlflow(uri, tmp_path):
+    told, job = [], load("digits")
     for start in (0, 3):
         (own,) = trackers_of(f"mlflow={uri}", tmp_path / "run", told.append, goes_on=True)
-        own.begin(JOB)
+        own.begin(job)
         if start:
-            own(Resumed("p1", start, start))
-        own(RoundDone("p1", start, start, 6, 0.5))
+            own(Resumed("clinic", start, start))
+        own(RoundDone("clinic", start, start, 6, 0.5))
         own.end(None, "failed" if not start else "end")
     assert not told
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(uri)
-    experiment = client.get_experiment_by_name(JOB.name)
+    experiment = client.get_experiment_by_name(job.name)
     (kept,) = client.search_runs([experiment.experiment_id])
     steps = [each.step for each in client.get_metric_history(kept.info.run_id, "train/loss")]
     assert steps == [1, 4] and kept.info.status == "FINISHED"

@@ -19,11 +19,12 @@ from colonnade.cli.options import (
     Track,
     Workers,
     check_out,
+    check_reach,
     read_job,
     read_seeds,
     split_commas,
 )
-from colonnade.errors import FailedError, JobError
+from colonnade.errors import FailedError
 
 
 def compare(
@@ -71,11 +72,7 @@ def compare(
     from colonnade.run.sweep import Sweep
     from colonnade.tracking.tracker import trackers_of
 
-    for text in sets or []:
-        if text.startswith("method."):
-            raise JobError(
-                f"--set {text} reaches no method: write it into --methods, as name:key=value"
-            )
+    check_reach(sets)
     named, chosen = split_commas(methods), read_seeds(seeds)
     # The job's own method plays no part, so that it may be anything.
     record = read_job(job, sets, named[0] if named else None, allow=allow)

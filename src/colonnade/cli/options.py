@@ -153,6 +153,15 @@ def read_job(
     return load(name, sets or [], method, seed, allow=allow or ())
 
 
+def check_reach(sets: list[str] | None) -> None:
+    """Refuse a setting of the method where several methods are named."""
+    for text in sets or []:
+        if text.startswith("method."):
+            raise JobError(
+                f"--set {text} reaches no method: write it into --methods, as name:key=value"
+            )
+
+
 def check_threads(threads: int) -> None:
     """Refuse what is no number of threads."""
     if threads < 1:

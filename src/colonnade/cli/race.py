@@ -18,12 +18,13 @@ from colonnade.cli.options import (
     Track,
     Workers,
     check_out,
+    check_reach,
     read_grid,
     read_job,
     read_seeds,
     split_commas,
 )
-from colonnade.errors import FailedError, JobError
+from colonnade.errors import FailedError
 
 Methods = Annotated[
     str,
@@ -131,11 +132,7 @@ def race(
     from colonnade.run import race as races
     from colonnade.tracking.tracker import trackers_of
 
-    for text in sets or []:
-        if text.startswith("method."):
-            raise JobError(
-                f"--set {text} reaches no method: write it into --methods, as name:key=value"
-            )
+    check_reach(sets)
     named = split_commas(methods)
     # The job's own method plays no part, so that it may be anything.
     record = read_job(job, sets, "fedsgd", allow=allow)

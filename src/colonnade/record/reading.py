@@ -53,7 +53,7 @@ def read_regular(path: Path, bytes_max: int) -> bytes:
     colonnade.errors.RequestError: /dev/zero is no plain file: copy the whole folder of the run \
 again
     """
-    with _opened(path) as (file, size):
+    with opened(path) as (file, size):
         if size > bytes_max:
             raise _too_large(path, size, bytes_max)
         # Not to the end: a file that grows meanwhile would be read for ever.
@@ -62,7 +62,7 @@ again
 
 def hash_of(path: Path) -> str:
     """The SHA-256 of a plain file, which is read piece by piece."""
-    with _opened(path) as (file, size):
+    with opened(path) as (file, size):
         if size > WEIGHTS_BYTES_MAX:
             raise _too_large(path, size, WEIGHTS_BYTES_MAX)
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -70,14 +70,14 @@ def hash_of(path: Path) -> str:
 
 def shapes_of(path: Path) -> dict[str, Shape]:
     """What the tensors of a safetensors file are, by name; none of them is read."""
-    with _opened(path) as (file, size):
+    with opened(path) as (file, size):
         length = _header_bytes(file.read(8), size, path)
         return _shapes(file.read(length), size - 8 - length, path)
 
 
 def metadata_of(path: Path) -> dict[str, str]:
     """What a safetensors file says beside its tensors."""
-    with _opened(path) as (file, size):
+    with opened(path) as (file, size):
         header = file.read(_header_bytes(file.read(8), size, path))
     try:
         return msgspec.json.decode(header, type=_Described).metadata
@@ -129,7 +129,7 @@ def _damaged(path: Path) -> RequestError:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[BufferedReader, int]]:
+def opened(path: Path) -> Iterator[tuple[BufferedReader, int]]:
     """A plain file and its size; a pipe would keep us waiting, a link may lead anywhere."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

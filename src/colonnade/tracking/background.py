@@ -13,7 +13,7 @@ from colonnade.record.chain import printable
 
 WAITING_MAX = 10_000
 """The most pieces of work that wait; what comes then is dropped."""
-CLOSE_S = 30.0
+CLOSE_S = 60.0
 """How long the end of a run waits for what is still to be written."""
 _LETTERS_MAX = 300
 _WHO = re.compile(r"(?<=://)[^/@\s]*@")
@@ -50,8 +50,9 @@ class Background:
         except queue.Full:
             self._dropped += 1
 
-    def close(self, within_s: float = CLOSE_S) -> str | None:
+    def close(self, within_s: float | None = None) -> str | None:
         """Wait until all is done; what went wrong, or None."""
+        within_s = CLOSE_S if within_s is None else within_s
         self._work_is_over()
         self._thread.join(within_s)
         if self.fault is None and self._thread.is_alive():
