@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from colonnade.cli import screen
+from colonnade.cli.metrics import Metrics, check_metrics, shown_at
 from colonnade.cli.one_party import (
     Connect,
     DryRun,
@@ -102,6 +103,7 @@ def join(
     emulate: Emulate = None,
     threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch.")] = 1,
     track: Track = None,
+    metrics: Metrics = None,
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -127,6 +129,7 @@ def join(
         show_dry_run(own, me, file, as_json, Line(listen, connect, keys, emulate, taken, start))
         return
     check_ends(own, me, listen, connect)
+    check_metrics(metrics)
     folder = out or Path("runs") / f"{own.name}-{me}"
     check_apart(start, folder)
     check_record(record, folder)
@@ -143,6 +146,7 @@ def join(
         start=start,
         label_key=_label_key(file, None if launched else party or find_party(job, me), folder),
         record=record,
+        metrics=metrics,
         trackers=trackers_of(track, folder, screen.stderr().print, goes_on=True),
         reporter=partial(reporter_of, quiet, launched),
         warns=not launched,
@@ -165,6 +169,7 @@ def _take_part(
     start: Path | None,
     label_key: Path,
     record: int | None,
+    metrics: str | None,
     trackers: Sequence[Tracker],
     reporter: Callable[[PartyFolder], Reporter],
     warns: bool,
@@ -201,8 +206,12 @@ def _take_part(
             with (
                 _told(party, file, reporter(folder), warns) as told,
                 following(trackers, party.job) as (followers, over),
+                shown_at(metrics, job, me) as figures,
             ):
-                taking_part = TrainingParticipation(party, folder, [told, *followers])
+                subscribers = [told, *followers, *figures]
+                taking_part = TrainingParticipation(party, folder, subscribers)
+                for each in figures:
+                    each.counted = taking_part.crossed
                 joined = taking_part.run(address, keyring, line)
                 over({"status": joined.status} if joined.run is None else joined.run.summary())
                 return joined
