@@ -73,7 +73,8 @@ class Connection:
         self.incarnation: int | None = None
         """The incarnation of the passive party at the other end, once it has joined."""
         self.written: Callable[[Session, int], None] = lambda session, number: None
-        """Called when the transport has all of a frame: with its session and its number there."""
+        """Called when the last of a frame is handed to the transport: with its session and its
+        number there."""
         self.refusal: str | None = None
         """Why the connection is refused after it was admitted."""
         self._urgent: dict[int, Segment] = {}
@@ -123,12 +124,16 @@ class Connection:
                 await self._wakeup.wait()
                 continue
             data = segment.encode()
+            ended = session if segment.ends_frame else None
             if self._emulation is None:
+                # Before it is awaited: by the time this task goes on, it may have arrived.
+                if ended is not None:
+                    self.written(ended, segment.number)
                 await self.stream.write(data)
             else:
                 await self._delay(data, self._emulation)
-            if session is not None and segment.ends_frame:
-                self.written(session, segment.number)
+                if ended is not None:
+                    self.written(ended, segment.number)
 
     def _next(self) -> Segment | None:
         if self._urgent:

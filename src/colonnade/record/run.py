@@ -20,6 +20,7 @@ from colonnade.job.records import Job
 from colonnade.policies.view import Action, Effort
 from colonnade.record.card import CLASSES, FILES, PREPROCESSING, Card
 from colonnade.record.card import FILE as CARD
+from colonnade.record.clocks import Clock
 from colonnade.record.exchanges import Exchanges
 from colonnade.record.figure import Curve, curves, data_frame
 from colonnade.record.folder import check_folder
@@ -28,7 +29,12 @@ from colonnade.record.metrics import Metric
 from colonnade.record.private import private_file, write_whole
 from colonnade.record.reading import hash_of
 from colonnade.record.timeline import Timeline
-from colonnade.record.timeline_file import save_exchanges, save_timeline
+from colonnade.record.timeline_file import (
+    exchanges_frame,
+    save_exchanges,
+    save_timeline,
+    timeline_frame,
+)
 from colonnade.record.traffic import replace_pieces
 from colonnade.record.tree import Weights
 from colonnade.units import show_bytes, show_time
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     from colonnade.record.sizes import Sizes
 
 
+CLOCKS = "clocks.json"
 ROUND_FIELDS = {"round": pa.int64(), "time_s": pa.float64(), "loss": pa.float64()}
 EVALUATION_FIELDS = ROUND_FIELDS | {
     "epoch": pa.float64(),
@@ -117,6 +124,9 @@ class Run:
     """How many rows, and how large the tensors that crossed; None over the network, where nobody
     knows all of it."""
     parties: dict[str, PartyRun] = field(repr=False)
+    clocks: dict[str, Clock] = field(default_factory=dict, repr=False)
+    """Over the network: the passive parties' clocks as seen from the active party's, on which all
+    times are."""
 
     def __repr__(self) -> str:
         final = self.history[-1].get(self.metric.name) if self.history else None
@@ -237,6 +247,18 @@ class Run:
         """The history as a pandas data frame."""
         return data_frame(self.history)
 
+    @property
+    def timeline(self) -> pd.DataFrame:
+        """What every party did and when, a row for each span, as a pandas data frame: the columns
+        of `timeline.parquet`."""
+        return timeline_frame({name: party.spans for name, party in self.parties.items()})
+
+    @property
+    def exchanges(self) -> pd.DataFrame:
+        """What became of every party's exchanges, a row for each round, as a pandas data frame: the
+        columns of `exchanges.parquet`."""
+        return exchanges_frame({name: party.exchanges for name, party in self.parties.items()})
+
     def plot(self, against: str = "time_s") -> go.Figure:
         """The metric against `time_s`, `round`, `epoch` or `bytes`, as a plotly figure."""
         name = self.job.method.get("name", "run")
@@ -269,6 +291,9 @@ class Run:
         save_timeline(out / "timeline.parquet", spans)
         exchanges = {name: party.exchanges for name, party in self.parties.items()}
         save_exchanges(out / "exchanges.parquet", exchanges)
+        if self.clock == "wall":
+            clocks = {name: clock.facts() for name, clock in self.clocks.items()}
+            write_whole(out / CLOCKS, json.dumps(clocks, indent=1) + "\n")
         ledgers = {name: party.ledger for name, party in self.parties.items()}
         write_whole(out / "ledger.json", json.dumps(ledgers, indent=1) + "\n")
         write_whole(out / "summary.json", json.dumps(self.summary(), indent=1) + "\n")

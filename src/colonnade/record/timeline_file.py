@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,13 @@ import pyarrow.parquet as pq
 from colonnade.errors import RequestError
 from colonnade.formats import check_metadata, metadata
 from colonnade.record.exchanges import DTYPE, Exchanges, Rows
+from colonnade.record.figure import data_frame
 from colonnade.record.private import private_file
 from colonnade.record.reading import opened
 from colonnade.record.timeline import Block, Timeline, Words
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 GROUP_ROWS = 1 << 16
 GROUP_BYTES_MAX = 1 << 30
@@ -51,16 +55,39 @@ EXCHANGES = pa.schema(
 
 def save_timeline(path: Path, timelines: Mapping[str, Timeline]) -> None:
     """Write what every party did and when."""
-    parts = (
-        _spans(party, block) for party, timeline in timelines.items() for block in timeline.blocks()
-    )
-    _write(path, SPANS, parts)
+    _write(path, SPANS, _all_spans(timelines))
+
+
+def _all_spans(timelines: Mapping[str, Timeline]) -> Iterator[pa.RecordBatch]:
+    for party, timeline in timelines.items():
+        for block in timeline.blocks():
+            yield _spans(party, block)
 
 
 def save_exchanges(path: Path, exchanges: Mapping[str, Exchanges]) -> None:
     """Write what became of every party's exchanges."""
-    parts = (_exchanges(party, rows) for party, own in exchanges.items() for rows in own.blocks())
-    _write(path, EXCHANGES, parts)
+    _write(path, EXCHANGES, _all_exchanges(exchanges))
+
+
+def _all_exchanges(exchanges: Mapping[str, Exchanges]) -> Iterator[pa.RecordBatch]:
+    for party, own in exchanges.items():
+        for rows in own.blocks():
+            yield _exchanges(party, rows)
+
+
+def timeline_frame(timelines: Mapping[str, Timeline]) -> pd.DataFrame:
+    """What every party did and when as a pandas data frame."""
+    return _frame(SPANS, _all_spans(timelines))
+
+
+def exchanges_frame(exchanges: Mapping[str, Exchanges]) -> pd.DataFrame:
+    """What became of every party's exchanges as a pandas data frame."""
+    return _frame(EXCHANGES, _all_exchanges(exchanges))
+
+
+def _frame(schema: pa.Schema, parts: Iterable[pa.RecordBatch]) -> pd.DataFrame:
+    data_frame([])  # Says what to install where pandas is missing.
+    return pa.Table.from_batches(parts, schema).unify_dictionaries().to_pandas()
 
 
 def _write(path: Path, schema: pa.Schema, parts: Iterable[pa.RecordBatch]) -> None:

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Union
@@ -26,6 +26,7 @@ from colonnade.job.records import Job
 from colonnade.learn.saved import read_saved
 from colonnade.net.link import Emulation
 from colonnade.record.card import FILE, read_card
+from colonnade.record.clocks import align, exchanges_on_my_clock, on_my_clock
 from colonnade.record.events import EVENTS, Event, Notice, Subscriber
 from colonnade.record.folder import check_folder
 from colonnade.record.metrics import METRICS
@@ -355,6 +356,13 @@ def read_event(said: Said) -> Event:
 def combine(folder: Path, job: Job) -> Run:
     """The run that the parties' folders hold together."""
     read = {name: read_party(own_folder(folder, name)) for name in job.parties}
+    parties = {name: party for name, (party, _) in read.items()}
+    clocks = align({name: party.spans for name, party in parties.items()}, job.active)
+    for name, clock in clocks.items():
+        own = parties[name]
+        spans = on_my_clock(own.spans, clock)
+        exchanges = exchanges_on_my_clock(own.exchanges, clock)
+        parties[name] = replace(own, spans=spans, exchanges=exchanges)
     active, facts = own_folder(folder, job.active), read[job.active][1]
     content = (active / "summary.json").read_bytes()
     check_json("run", content, active / "summary.json")
@@ -374,7 +382,8 @@ def combine(folder: Path, job: Job) -> Run:
         losses=with_efforts(read_rows(active / "rounds.parquet", "rounds", ROUND_FIELDS), efforts),
         calibrations=summary.get("calibrations", []),
         sizes=None,
-        parties={name: party for name, (party, _) in read.items()},
+        parties=parties,
+        clocks=clocks,
     )
 
 
