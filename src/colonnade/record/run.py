@@ -24,7 +24,9 @@ from colonnade.record.clocks import Clock
 from colonnade.record.exchanges import Exchanges
 from colonnade.record.figure import Curve, curves, data_frame
 from colonnade.record.folder import check_folder
+from colonnade.record.gantt import gantt
 from colonnade.record.history import Row
+from colonnade.record.html import run_html
 from colonnade.record.metrics import Metric
 from colonnade.record.private import private_file, write_whole
 from colonnade.record.reading import hash_of
@@ -260,10 +262,17 @@ class Run:
         return exchanges_frame({name: party.exchanges for name, party in self.parties.items()})
 
     def plot(self, against: str = "time_s") -> go.Figure:
-        """The metric against `time_s`, `round`, `epoch` or `bytes`, as a plotly figure."""
+        """The metric against `time_s`, `round`, `epoch` or `bytes`, as a plotly figure; or the
+        `timeline`: who computed, sent and waited when."""
+        if against == "timeline":
+            return gantt({name: own.spans for name, own in self.parties.items()}, self.clock)
         name = self.job.method.get("name", "run")
         line = Curve(f"{name}, seed {self.job.seed}", name, self.metric.name, self.history)
-        return curves([line], against)
+        return curves([line], against, more=("timeline",))
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it."""
+        return run_html(repr(self).strip("<>"), self.summary(), self.history)
 
     def save(self, folder: str | Path) -> Path:
         """Write the run folder: job, history, timeline, ledger, summary, and each party's weights.

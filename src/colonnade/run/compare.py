@@ -144,6 +144,16 @@ class Comparison:
             lines.append(Curve(name, trial.label, metric, trial.history))
         return curves(lines, against)
 
+    def _repr_html_(self) -> str:
+        """As a notebook shows it; a curve for each method, of its first seed."""
+        from colonnade.record.html import comparison_html, points_of
+
+        firsts = {label: trials[0] for label, trials in self.methods().items()}
+        names = [each.summary["metric"]["name"] for each in firsts.values() if each.summary]
+        metric = names[0] if names else "metric"
+        lines = [(label, points_of(each.history, metric)) for label, each in firsts.items()]
+        return comparison_html(repr(self).strip("<>"), self.table(), lines, metric)
+
     def save(self, folder: str | Path) -> Path:
         """Write `comparison.json`, `table.txt`, and each run's job, history and summary."""
         from rich.console import Console
