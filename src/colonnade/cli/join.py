@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from colonnade.learn.origin import Origin
     from colonnade.learn.participant import Participant
     from colonnade.net.runner import Address
+    from colonnade.record.events import Subscriber
     from colonnade.record.party_folder import PartyFolder
     from colonnade.run.join import Joined
     from colonnade.run.workers import PartyProcess
@@ -208,7 +209,7 @@ def _take_part(
                 following(trackers, party.job) as (followers, over),
                 shown_at(metrics, job, me) as figures,
             ):
-                subscribers = [told, *followers, *figures]
+                subscribers: list[Subscriber] = [told, *followers, *figures]
                 taking_part = TrainingParticipation(party, folder, subscribers)
                 for each in figures:
                     each.counted = taking_part.crossed

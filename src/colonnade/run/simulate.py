@@ -92,9 +92,11 @@ def simulate(
     found = remarks(parties)
     for sentence in found:
         warnings.warn(sentence, stacklevel=2)
-    options = {"should_stop": should_stop, "rules": rules, "threads": threads}
     with following(trackers, job) as (followers, over):
-        run = simulate_prepared(parties, observers=[*observers, *followers], **options)
+        told = [*observers, *followers]
+        run = simulate_prepared(
+            parties, observers=told, should_stop=should_stop, rules=rules, threads=threads
+        )
         over(run.summary())
     if run.status == "diverged":
         warnings.warn(diverged(run, found), stacklevel=2)

@@ -51,7 +51,7 @@ def _answer(scope: Any, text: Text, only_local: bool) -> tuple[int, bytes, str]:
 
 def _host(scope: Any) -> str:
     """The name under which whoever asks knows this computer."""
-    named = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+    named = str(dict(scope["headers"]).get(b"host", b""), "latin-1")
     host, _, port = named.rpartition(":")
     return (host if port.isdecimal() and host else named).strip("[]").lower()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info
@@ -79,7 +80,7 @@ class TrainingMetrics:
         )  # fmt: skip
         for peer in self._peers:
             self._connected.labels(peer).set(0)
-            waits.labels(peer).set_function(lambda peer=peer: self._waited(peer))
+            waits.labels(peer).set_function(partial(self._waited, peer))
         about = {"job": job.name, "party": me, "role": job.parties[me].role}
         method = str(job.method.get("name", "fedsgd"))
         Info("colonnade_party", "Who this is", registry=registry).info(about | {"method": method})

@@ -68,11 +68,13 @@ class Background:
             self.fault = self.fault or "it was too slow for what there was to write"
 
     def _run(self) -> None:
-        while (work := self._work.get()) is not None and self.fault is None:
+        # What is given up closes at once, and not when the run ends.
+        while not self._has_failed() and (work := self._work.get()) is not None:
             self._try(work)
-            if self.fault is not None:
-                break
         self._try(self._close)
+
+    def _has_failed(self) -> bool:
+        return self.fault is not None
 
     def _try(self, work: Work) -> None:
         try:
