@@ -5,6 +5,8 @@
 2. Encoded messages per second through the party programs with a null learner.
 3. Encoding and decoding 4096×256 float32 against a plain copy of it.
 4. One embedding of 256×64 under masks, with four other passive parties (`pairwise:32`).
+5. What the timeline costs: the spans of that epoch times the measured cost of noting one, packed
+   and spilled to disk as in a long run, and its rounds times that of an exchange, against its time.
 
 Each figure is the best of several turns that alternate between the things compared, so that a
 noisy neighbour slows both.
@@ -29,12 +31,15 @@ from torch.nn import functional as F
 
 from benchmarks.figures import Figures
 from benchmarks.messages import best_rate
-from colonnade import Job, Party, Top, Train, simulate, vertical
+from colonnade import Job, Party, Run, Top, Train, simulate, vertical
 from colonnade.compress import decode, plain
 from colonnade.data.batches import BatchPlan
 from colonnade.protect.keys import Occasion, Unsigned
 from colonnade.protect.masks import Masks
 from colonnade.protect.sum import pairwise
+from colonnade.record.events import RoundDone
+from colonnade.record.exchanges import Exchanges
+from colonnade.record.timeline import Timeline
 from colonnade.wire.codec import Codec
 from colonnade.wire.messages import Embedding
 
@@ -113,7 +118,7 @@ class Example:
         models = self.modules | {"top": Joined(self.modules["top"])}
 
         def epoch() -> None:
-            simulate(job, data, models)
+            self.run = simulate(job, data, models)
 
         return epoch
 
@@ -169,6 +174,38 @@ def masks_seconds(turns: int) -> float:
     return best_seconds({"hide": hide}, 50 * turns)["hide"]
 
 
+def span_seconds(count: int, turns: int) -> float:
+    """To note one span, with all that becomes of it until the run is saved."""
+
+    def note() -> None:
+        timeline = Timeline()
+        code = timeline.code("send", "bank", "Embedding")
+        for number in range(count):
+            timeline.append((code, number, number + 1, number, 4096))
+            timeline.pack_some()
+
+    return best_seconds({"note": note}, turns)["note"] / count
+
+
+def exchange_seconds(count: int, turns: int) -> float:
+    """To tell of one round and to note its exchange."""
+
+    def note() -> None:
+        exchanges = Exchanges()
+        for number in range(count):
+            exchanges(RoundDone("lab", number, number, count, window=2, sent_ns=number))
+
+    return best_seconds({"note": note}, turns)["note"] / count
+
+
+def recording_share(run: Run, seconds: float, count: int, turns: int) -> float:
+    """How much of a run's time goes into its timeline and its exchanges."""
+    spans = sum(len(party.spans) for party in run.parties.values())
+    rounds = sum(len(party.exchanges) for party in run.parties.values())
+    noting = spans * span_seconds(count, turns) + rounds * exchange_seconds(count, turns)
+    return noting / seconds
+
+
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--smoke", action="store_true", help="everything once and tiny")
@@ -193,6 +230,10 @@ def main(words: Sequence[str] | None = None) -> None:
     ratio = (codec["encode"] + codec["decode"]) / codec["copy"]
     what = "encode + decode 4096×256 float32 ÷ plain copy"
     figures.add(what, ratio, f"{ratio:.2f}", most=3)
+    share = 100 * recording_share(
+        example.run, loops["simulated"], 2_000 if smoke else 100_000, turns
+    )
+    figures.add("recording the timeline, % of the simulated epoch", share, f"{share:.2f}", most=1)
     ms = masks_seconds(turns) * 1000
     what = "masking 256×64 float32, five passive parties, ms"
     figures.add(what, ms, f"{ms:.2f}", most=0.3)

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+import colonnade as cn
 from colonnade.run.processes import free_port
 from tests.alliance import ACTIVE, Alliance, has_traceback, until
 
@@ -82,3 +83,15 @@ def test_what_is_no_port_is_refused(wrong, capsys, tmp_path):
     words = ["join", "digits", "--me", "clinic", "--listen", ":7443", "--out", str(tmp_path / "o")]
     assert main([*words, "--trust-job", "--metrics", wrong]) == 2
     assert "is no port: write one of up to 65535" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_launch_is_followed_from_outside(tmp_path, stood_in):
+    job = cn.load("digits", ["train.rounds=6", "train.evaluate_every=2 rounds"])
+    run = cn.launch(job, out=tmp_path / "run", track="tensorboard")
+    found = EventAccumulator(str(tmp_path / "run" / "tensorboard"), size_guidance={"scalars": 0})
+    found.Reload()
+    assert [each.step for each in found.Scalars("evaluation/accuracy")] == [2, 4, 6]
+    assert found.Scalars("final/bytes.total")[-1].value == run.bytes()["total"]
+    # A run that is complete is read, and not followed once more.
+    cn.launch(job, out=tmp_path / "run", track="tensorboard")
+    assert len(list((tmp_path / "run" / "tensorboard").iterdir())) == 1

@@ -35,6 +35,7 @@ from colonnade.cli.reproduce import reproduce
 from colonnade.cli.serve import serve
 from colonnade.cli.simulate import simulate
 from colonnade.cli.sweep import sweep
+from colonnade.cli.trace import trace
 from colonnade.errors import ColonnadeError, nearest, reason
 from colonnade.record.chain import printable
 
@@ -51,7 +52,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(demo, look, plan, simulate, compare, sweep, race, launch, align, join, stop, predict, serve),
-    *(inspect, privacy, export, ledger, methods, jobs, reproduce),
+    *(inspect, trace, privacy, export, ledger, methods, jobs, reproduce),
 )
 for _command in COMMANDS:
     app.command()(_command)

@@ -282,9 +282,16 @@ class NetworkWorld(Connections):
         self.timeline.add(NAMES[kind], began_ns, ended_ns, round + 1)
         self.tell(Worked(self.me, began_ns, NAMES[kind], ended_ns, round))
         if kind == Work.SAVE:
-            self.timeline.flush()
-            self.exchanges.flush()
+            self._flush()
         return result
+
+    def _flush(self) -> None:
+        """What was saved is on disk: so shall be what led to it."""
+        for recording in (self.timeline, self.exchanges):
+            known = recording.fault
+            recording.flush()
+            if recording.fault is not None and known is None:
+                self.detector.note(recording.fault)
 
     async def _yield_to_io(self) -> None:
         """Give the readers and writers a turn."""

@@ -29,6 +29,8 @@ MESSAGES_MAX = 500_000
 """Of more messages in a timeline, only every second, third, … is looked at."""
 PIECES_MAX = 64
 STEPS = 80
+SHARP_NS = 2
+"""How far a reading of a clock may be off by itself."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,10 @@ def fit(upper_at: Numbers, upper: Numbers, lower_at: Numbers, lower: Numbers) ->
     messages = len(upper) + len(lower)
     above, below = _closest(upper_at, upper), _closest(lower_at, -lower)
     below = np.column_stack((below[:, 0], -below[:, 1]))
+    if below[:, 1].max() > above[:, 1].min():
+        # Readings are rounded, and must not rule out a line for that.
+        slack = np.array([0, SHARP_NS])
+        above, below = above + slack, below - slack
     pieces: list[Piece] = []
     while len(above) and len(below) and len(pieces) < PIECES_MAX:
         end = _reach(above, below, last=len(pieces) == PIECES_MAX - 1)

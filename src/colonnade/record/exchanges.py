@@ -123,8 +123,11 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
         for later in [own for own in self._open if own > round]:
             del self._open[later]
             self._changed.discard(later)
-        if self._kept() > round:
-            self._at_hand().truncate(_place(round + 1))
+        try:
+            if self._kept() > round:
+                self._at_hand().truncate(_place(round + 1))
+        except OSError as error:
+            self._lose(error)
 
     def _write(self, rounds: Sequence[int]) -> None:
         """Put rounds in their places in the file."""
@@ -135,9 +138,12 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
                 file.write(np.array([tuple(self._open[own]) for own in run], DTYPE).tobytes())
             self._at_hand().flush()
         except OSError as error:
-            # A full disk ends the recording, not the training.
-            self.fault = f"exchanges could not be written: {reason(error)}"
+            self._lose(error)
         self._changed.difference_update(rounds)
+
+    def _lose(self, error: OSError) -> None:
+        """A full disk ends the recording, not the training."""
+        self.fault = f"exchanges.parquet lacks rounds: they could not be kept ({reason(error)})"
 
     def _at_hand(self) -> IO[bytes]:
         """The file, which is made where it is not there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -300,6 +301,9 @@ class Run:
         save_timeline(out / "timeline.parquet", spans)
         exchanges = {name: party.exchanges for name, party in self.parties.items()}
         save_exchanges(out / "exchanges.parquet", exchanges)
+        for recorded in (*spans.values(), *exchanges.values()):
+            if recorded.fault is not None:
+                warnings.warn(recorded.fault, stacklevel=2)
         if self.clock == "wall":
             clocks = {name: clock.facts() for name, clock in self.clocks.items()}
             write_whole(out / CLOCKS, json.dumps(clocks, indent=1) + "\n")

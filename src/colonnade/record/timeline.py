@@ -157,7 +157,7 @@ class Timeline:
             self._spilled += self._rows
         except OSError as error:
             # A full disk ends the recording, not the training.
-            self.fault = f"spans could not be written: {reason(error)}"
+            self.fault = f"timeline.parquet lacks spans: they could not be kept ({reason(error)})"
         self._packed.clear()
         self._rows = 0
 
