@@ -6,6 +6,7 @@ One source for both, so that they cannot differ.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from tests.documented import BLOCK, ROOT
 
 NOTEBOOKS = {
     ROOT / "docs" / "guides" / "ten-minutes.md": ROOT / "examples" / "ten-minutes.ipynb",
+    ROOT / "docs" / "guides" / "notebook.md": ROOT / "examples" / "notebook.ipynb",
 }
-_HERE = "The notebook [examples/ten-minutes.ipynb](../../examples/ten-minutes.ipynb) is this page, to be run. "  # noqa: E501
+_HERE = re.compile(r"The notebook \[\S+\]\(\S+\) is this page, to be run\. ")
 
 
 def notebook(page: Path) -> dict[str, Any]:
@@ -38,7 +40,7 @@ def _code(text: str) -> dict[str, Any]:
 
 def _text(text: str) -> dict[str, Any]:
     # Links are as seen from the folder of the notebooks.
-    moved = text.replace(_HERE, "").replace("](../", "](../docs/")
+    moved = _HERE.sub("", text).replace("](../", "](../docs/")
     moved = moved.replace("](three-hosts", "](../docs/guides/three-hosts")
     source = moved.strip().splitlines(keepends=True)
     return {"cell_type": "markdown", "metadata": {}, "source": source}

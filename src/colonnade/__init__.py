@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from colonnade.run.standings import Race as Race
     from colonnade.run.sweep import Sweep as Sweep
     from colonnade.run.sweep import sweep as sweep
+    from colonnade.tracking.tracker import track as track
 
 # No module may be called like a public name: importing it would put the module in its place.
 _NAMES = {
@@ -82,6 +83,7 @@ _NAMES = {
     "run.simulate": ("simulate",),
     "run.standings": ("Race",),
     "run.sweep": ("Sweep", "sweep"),
+    "tracking.tracker": ("track",),
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names}
 

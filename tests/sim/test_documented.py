@@ -152,6 +152,7 @@ READ_ONLY = {
     "docs/architecture.md": "an excerpt of party/world.py",
     "docs/guides/credit.md": "tests/e2e/test_credit_guide.py",
     "docs/guides/launch.md": "tests/e2e/test_launch.py",
+    "docs/guides/notebook.md": "tests/sim/test_notebooks.py",
     "docs/guides/ten-minutes.md": "tests/sim/test_ten_minutes.py",
     "docs/guides/three-hosts.md": "tests/e2e/test_guide.py",
 }

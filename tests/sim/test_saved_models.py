@@ -103,7 +103,7 @@ def test_loading_a_model_runs_no_code_that_its_folder_names(trained, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": 9}, "has the format 9"),
+        ({"format": 9}, "has format 9, written by a newer"),
         ({"widths": {}}, "names widths"),
         ({"widths": {"x": 2**40}}, "names widths"),
         ({"party": "nobody"}, "names widths"),

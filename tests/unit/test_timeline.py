@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.errors import RequestError
+from colonnade.formats import METADATA_KEY
 from colonnade.record import exchanges as exchanges_module
 from colonnade.record import timeline as timeline_module
 from colonnade.record.events import LocalDone, Resumed, RoundDone
@@ -20,7 +21,6 @@ from colonnade.record.exchanges import Exchanges
 from colonnade.record.pieces import Pieces
 from colonnade.record.timeline import NEITHER, Span, Timeline
 from colonnade.record.timeline_file import (
-    FORMAT_KEY,
     read_exchanges,
     read_timeline,
     read_timelines,
@@ -80,7 +80,7 @@ def test_a_saved_timeline_is_read_as_it_was(tmp_path_factory, parties):
     save_timeline(path, {party: noted(spans) for party, spans in parties.items()})
     assert read_timelines(path) == {party: spans for party, spans in parties.items() if spans}
     assert path.stat().st_mode & 0o777 == 0o600
-    assert pq.read_schema(path).metadata[FORMAT_KEY] == b"2"
+    assert pq.read_schema(path).metadata[METADATA_KEY.encode()] == b"2"
 
 
 def test_memory_holds_a_bounded_number_of_spans():
@@ -168,9 +168,9 @@ WRONG = {
     "newer": (
         lambda path: _write(
             path, {"party": ["a"], "kind": ["b"], "start_ns": [0], "end_ns": [1]},
-            {FORMAT_KEY: b"3"},
+            {METADATA_KEY: "3"},
         ),
-        "has format 3, and this version of colonnade reads up to 2: upgrade it",
+        "has format 3, written by a newer Colonnade, and this one reads formats 1 to 2: update",
     ),
     "link": (lambda path: path.symlink_to("/dev/zero"), "no plain file"),
     "pipe": (lambda path: os.mkfifo(path), "no plain file"),

@@ -19,6 +19,7 @@ from colonnade.align.group import Batch
 from colonnade.align.idset import IdSet, Words
 from colonnade.align.work import labelled
 from colonnade.errors import PartyError, RequestError
+from colonnade.formats import FORMATS, check_json
 from colonnade.record.checkpoints import ANEW
 from colonnade.record.private import OWNER_ONLY, append_to_private, private_file, write_whole
 
@@ -61,6 +62,8 @@ class Secrets(msgspec.Struct, frozen=True):
     """How many ids each party had, by step."""
     lead: str = ""
     """Who leads, from the first step on."""
+    format: int = FORMATS["desk"].version
+    """Of this file, and of all that lies beside it."""
 
     @classmethod
     def draw(cls, run: str, ids: str, randomness: Randomness) -> Secrets:
@@ -127,7 +130,9 @@ class Desk:
     def _known(self) -> Secrets | None:
         path = self.folder / SECRETS
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Secrets)
+            content = path.read_bytes()
+            check_json("desk", content, path)
+            return msgspec.json.decode(content, type=Secrets)
         except FileNotFoundError:
             return None
         except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -3,8 +3,8 @@
 Exit codes: 0; 1 when the job failed; 2 when the request is wrong; 130 after Ctrl-C. Whatever is
 not 0 comes with one sentence on standard error; only our own mistakes show a traceback.
 
-May import dashboard, reproduce, page, run, privacy, serve, predict, align, net, tls, party, learn,
-record, models, data, job, methods, policies, compress, protect, wire.
+May import dashboard, reproduce, page, run, tracking, privacy, serve, predict, align, net, tls,
+party, learn, record, models, data, job, methods, policies, compress, protect, wire.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from colonnade.cli.options import (
     Quiet,
     Seeds,
     Sets,
+    Track,
     Workers,
     check_out,
     check_sets,
@@ -56,6 +57,7 @@ def compare(
             help="Audit every run's traffic too: what others can tell of labels and columns.",
         ),
     ] = False,
+    track: Track = None,
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
@@ -71,6 +73,7 @@ def compare(
     from colonnade.cli.progress import follow_runs
     from colonnade.run import compare as comparison
     from colonnade.run.sweep import Sweep
+    from colonnade.tracking.tracker import trackers_of
 
     check_sets(sets)
     named, chosen = split_commas(methods), read_seeds(seeds)
@@ -93,6 +96,7 @@ def compare(
             on_done=following.on_done,
             beacons=following.beacons,
             privacy=privacy,
+            track=trackers_of(track, out, screen.stderr().print),
         )
     if as_json:
         screen.show_json(result.to_dict())

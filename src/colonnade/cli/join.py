@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from colonnade.cli import screen
+from colonnade.cli.metrics import Metrics, check_metrics, shown_at
 from colonnade.cli.one_party import (
     Connect,
     DryRun,
@@ -44,6 +45,7 @@ from colonnade.cli.options import (
     Quiet,
     Record,
     Sets,
+    Track,
     check_apart,
     check_record,
     check_threads,
@@ -64,11 +66,13 @@ if TYPE_CHECKING:
     from colonnade.learn.origin import Origin
     from colonnade.learn.participant import Participant
     from colonnade.net.runner import Address
+    from colonnade.record.events import Subscriber
     from colonnade.record.party_folder import PartyFolder
     from colonnade.run.join import Joined
     from colonnade.run.workers import PartyProcess
     from colonnade.tls.keyring import Keyring
     from colonnade.tls.signature import Credentials
+    from colonnade.tracking.tracker import Tracker
 
 
 RunFolder = Annotated[
@@ -101,6 +105,8 @@ def join(
     sets: Sets = None,
     emulate: Emulate = None,
     threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch.")] = 1,
+    track: Track = None,
+    metrics: Metrics = None,
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -115,6 +121,8 @@ def join(
 
     Example: colonnade join job.toml --me telco --connect bank.example:7443
     """
+    from colonnade.tracking.tracker import trackers_of
+
     settle_in(threads, launched)
     check_address("--listen", listen)
     check_address("--connect", connect)
@@ -127,6 +135,7 @@ def join(
     check_ends(own, me, listen, connect)
     from colonnade.run.naming import method_text
 
+    check_metrics(metrics)
     folder = out or Path("runs") / f"{own.name}-{me}"
     check_apart(start, folder)
     check_record(record, folder)
@@ -143,6 +152,8 @@ def join(
         start=start,
         label_key=_label_key(file, None if launched else party or find_party(job, me), folder),
         record=record,
+        metrics=metrics,
+        trackers=trackers_of(track, folder, screen.stderr().print, goes_on=True),
         reporter=partial(reporter_of, quiet, launched, watch_of(own, me, method_text(own.method))),
         warns=not launched,
     )
@@ -164,6 +175,8 @@ def _take_part(
     start: Path | None,
     label_key: Path,
     record: int | None,
+    metrics: str | None,
+    trackers: Sequence[Tracker],
     reporter: Callable[[PartyFolder], Reporter],
     warns: bool,
 ) -> Joined | None:
@@ -179,6 +192,7 @@ def _take_part(
     from colonnade.run.following import followed
     from colonnade.run.join import Joined, TrainingParticipation
     from colonnade.run.workers import start_group
+    from colonnade.tracking.tracker import following
 
     torch.set_num_threads(threads)
     line = None if emulate is None else Emulation.parse(emulate)
@@ -201,9 +215,16 @@ def _take_part(
             with (
                 followed(place, job, clock="wall", tell=say) as others,
                 _told(party, file, reporter(folder), warns) as told,
+                following(trackers, party.job) as (followers, over),
+                shown_at(metrics, job, me) as figures,
             ):
-                taking = TrainingParticipation(party, folder, [told, *others])
-                return taking.run(address, keyring, line)
+                subscribers: list[Subscriber] = [told, *others, *followers, *figures]
+                taking_part = TrainingParticipation(party, folder, subscribers)
+                for each in figures:
+                    each.counted = taking_part.crossed
+                joined = taking_part.run(address, keyring, line)
+                over({"status": joined.status} if joined.run is None else joined.run.summary())
+                return joined
 
 
 def origin_of(start: Path | None, me: str) -> Origin | None:

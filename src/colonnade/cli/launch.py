@@ -23,6 +23,7 @@ from colonnade.cli.options import (
     Record,
     Seed,
     Sets,
+    Track,
     check_apart,
     check_out,
     check_record,
@@ -61,6 +62,7 @@ def launch(
             help="Certificates made by colonnade keys; by default they are made for this run only.",
         ),
     ] = None,
+    track: Track = None,
     as_json: Json = False,
     threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch at each party.")] = 1,
     quiet: Quiet = False,
@@ -89,6 +91,7 @@ def launch(
     check_apart(start, out)
     files = party_files(job, read, sets or [], parties)
     from colonnade.run import launch as launching
+    from colonnade.tracking.tracker import trackers_of
 
     if out is not None and not quiet and launching.finished(out, read):
         screen.stderr().print(f"this job is complete; its result is in {out}")
@@ -107,6 +110,7 @@ def launch(
             start=start,
             record=record,
             secret_seeds=secret_seeds,
+            track=trackers_of(track, out, screen.stderr().print, goes_on=True),
         )
     _show(run, as_json)
     _judge(run, out)

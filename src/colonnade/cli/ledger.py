@@ -14,6 +14,7 @@ import typer
 from colonnade.cli import screen
 from colonnade.cli.options import Json
 from colonnade.errors import FailedError, RequestError
+from colonnade.formats import check_json
 from colonnade.record.chain import Line, Totals, Verified, printable, reconcile, verify
 from colonnade.record.table import columns_table
 from colonnade.wire.ledger import Entry, entries_of
@@ -209,6 +210,8 @@ def _show_counts(folder: Path, as_json: bool, messages: bool) -> None:
         raise RequestError(f"{folder} has neither {CHAIN} nor ledger.json: is it a run folder?")
     if messages:
         raise RequestError(f"{folder} has counts only: a simulation keeps no chain of messages")
+    if (summary := folder / "summary.json").is_file():
+        check_json("run", summary.read_bytes(), summary)
     parties = _read_json(path, dict[str, list[Entry]])
     if as_json:
         shown = {name: {"ledger": entries} for name, entries in parties.items()}

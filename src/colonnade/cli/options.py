@@ -70,6 +70,16 @@ Record = Annotated[
         "and receives, in its own folder: for colonnade privacy.",
     ),
 ]
+Track = Annotated[
+    str | None,
+    typer.Option(
+        "--track",
+        metavar="A,B",
+        help="Follow what is trained with tensorboard, mlflow or both: --track tensorboard,mlflow. "
+        "TensorBoard's files go into the run folder, or to tensorboard=DIR; MLflow's store is the "
+        "one that MLFLOW_TRACKING_URI names, or mlflow=URI.",
+    ),
+]
 Json = Annotated[
     bool,
     typer.Option("--json", help="Print JSON, and nothing else, on standard output."),

@@ -16,6 +16,7 @@ from colonnade.cli.options import (
     Quiet,
     Seeds,
     Sets,
+    Track,
     Workers,
     check_out,
     check_sets,
@@ -117,6 +118,7 @@ def race(
     sets: Sets = None,
     out: RaceOut = None,
     on: Cluster = None,
+    track: Track = None,
     as_json: Json = False,
     workers: Workers = None,
     quiet: Quiet = False,
@@ -131,6 +133,7 @@ def race(
     """
     from colonnade.cli.progress import follow_runs
     from colonnade.run import race as races
+    from colonnade.tracking.tracker import trackers_of
 
     check_sets(sets)
     named = split_commas(methods)
@@ -158,6 +161,7 @@ def race(
             on_plan=following.on_plan,
             on_done=following.on_done,
             beacons=following.beacons,
+            track=trackers_of(track, folder, screen.stderr().print),
         )
     screen.show_json(result.to_dict()) if as_json else screen.show(
         result.table(screen.stdout().width)

@@ -21,6 +21,7 @@ from colonnade.cli.options import (
     Record,
     Seed,
     Sets,
+    Track,
     check_apart,
     check_out,
     check_record,
@@ -49,6 +50,7 @@ def simulate(
     parties: PartyFolder = None,
     start: From = None,
     record: Record = None,
+    track: Track = None,
     as_json: Json = False,
     threads: Annotated[
         int, typer.Option(metavar="N", help="Threads of torch; more than 1 pays for big models.")
@@ -64,6 +66,8 @@ def simulate(
 
     Example: colonnade simulate digits --method fedbcd:updates=5 --out runs/digits
     """
+    from colonnade.tracking.tracker import following, trackers_of
+
     check_threads(threads)
     check_record(record, out)
     read = read_job(job, sets, method, seed, allow)
@@ -80,8 +84,13 @@ def simulate(
     from colonnade.run.following import followed
 
     say = screen.stderr().print
-    with followed(out, read, clock="virtual", anew=True, tell=say) as others:
-        run, remarks = _follow(read, threads, quiet, start, record, others)
+    trackers = trackers_of(track, out, say)
+    with (
+        followed(out, read, clock="virtual", anew=True, tell=say) as others,
+        following(trackers, read) as (followers, over),
+    ):
+        run, remarks = _follow(read, threads, quiet, start, record, [*others, *followers])
+        over(run.summary())
         try:
             if out is not None:
                 run.save(out)

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from colonnade.data.fingerprint import buffers
 from colonnade.errors import DataError
+from colonnade.formats import FORMATS, check_json
 
 FACTS, ROWS = "alignment.json", "rows.npy"
-_FORMAT = 1
 _ANEW = "align again, with --restart at all parties"
 Rows = npt.NDArray[np.int64]
 
@@ -25,7 +25,7 @@ Rows = npt.NDArray[np.int64]
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     """What a party knows of an alignment, beside the rows."""
 
-    format: int = _FORMAT
+    format: int = FORMATS["alignment"].version
     party: str
     common: str
     """A name that all parties of the alignment know, and nobody else."""
@@ -99,19 +99,15 @@ def read_facts(folder: Path) -> Alignment:
     """What an alignment says of itself."""
     path = folder / FACTS
     try:
-        facts = msgspec.json.decode(path.read_bytes(), type=Alignment)
+        content = path.read_bytes()
+        check_json("alignment", content, path, DataError)
+        return msgspec.json.decode(content, type=Alignment)
     except FileNotFoundError:
         raise DataError(f"{folder} holds no alignment: run colonnade align first") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): {_ANEW}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise DataError(f"{path} is no alignment, or damaged: {_ANEW}") from None
-    if facts.format != _FORMAT:
-        raise DataError(
-            f"{path} has the format {facts.format}, and this version of colonnade reads "
-            f"{_FORMAT}: {_ANEW}"
-        )
-    return facts
 
 
 def aligned_rows(folder: Path, facts: Alignment, texts: pa.Array, where: str) -> Rows:

@@ -300,7 +300,7 @@ class FailureDetector:
             why = f" ({self._gone[peer]})" if peer in self._gone else ""
             left = "" if self.patient else f", gives up in {_seconds(left_ns)} s"
             said = f"waiting for {what}{why}, {heard}{left}"
-            self.tell(Waiting(self.me, self.time_ns(), said))
+            self.tell(Waiting(self.me, self.time_ns(), said, peer, waited_ns))
         return None
 
 

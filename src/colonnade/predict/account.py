@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from colonnade.align.idset import digests_of
 from colonnade.errors import RequestError
+from colonnade.formats import check
 from colonnade.job.ids import Ids
 from colonnade.predict.lookup import NAME_BYTES, Lookup
 from colonnade.predict.rows import LACKING, PartyRows, Rows
@@ -26,7 +27,9 @@ from colonnade.record.private import write_whole
 
 Spent = NDArray[np.float64]
 SPENT = "spent"
-_MAGIC = b"colonnade spent\n"
+_NAME = b"colonnade spent"
+_MAGIC = _NAME + b"\n"
+"""The end of the line stands for format 1; a digit in its place will be a later one."""
 _HEADER = np.dtype([("magic", "S16"), ("rule", "V32"), ("floor", "<f8"), ("rows", "<i8")])
 """What the file begins with; then all names, then what each has spent. A row without a name there
 has spent the floor."""
@@ -140,6 +143,9 @@ def _read(path: Path, mark: bytes) -> tuple[bytes, Spent, float]:
     header = np.frombuffer(head, _HEADER)[0] if len(head) == _HEADER.itemsize else None
     rows = -1 if header is None else int(header["rows"])
     size = _HEADER.itemsize + rows * (NAME_BYTES + 8)
+    version = head[len(_NAME) : len(_MAGIC)]
+    if head.startswith(_NAME) and version.isdigit():
+        check("account", int(version), path)
     if header is None or head[: len(_MAGIC)] != _MAGIC or rows < 0 or len(content) != size:
         raise _damaged(path)
     names = content[_HEADER.itemsize : _HEADER.itemsize + rows * NAME_BYTES]

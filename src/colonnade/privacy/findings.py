@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 from sklearn import metrics
 
+from colonnade.formats import FORMATS
 from colonnade.privacy.recorded import Array
 
-FORMAT = 1
+FORMAT = FORMATS["audit"].version
 Source = Literal["messages", "sum", "summand", "sealed"]
 """What an attacker looks at: what it was sent; the sum that it made of embeddings under masks; or,
 as if it had come to know that, a party's part of such a sum, or what was encrypted."""

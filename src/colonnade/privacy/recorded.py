@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from colonnade.data.splits import SPLITS
 from colonnade.errors import RequestError
-from colonnade.record.reading import read_weights, shapes_of
+from colonnade.formats import check_metadata
+from colonnade.record.reading import metadata_of, read_weights, shapes_of
 from colonnade.record.traffic import BYTES_MAX, EVERYBODY, FOLDER, KINDS, PIECE_BYTES, pieces_in
 
 Array = NDArray[Any]
@@ -204,6 +205,7 @@ def read_recording(party: str, folder: Path) -> Recording | None:
     paths, size = pieces_in(folder), 0
     for path in paths:
         shapes_of(path)
+        check_metadata("recording", metadata_of(path), path)
         size += path.stat().st_size
         if size > _READ_BYTES_MAX:
             raise RequestError(

@@ -14,12 +14,13 @@ from typing import Any, Literal
 import msgspec
 
 from colonnade.errors import RequestError
+from colonnade.formats import FORMATS, check_json
 from colonnade.job.bounds import PARTIES_MAX, WIDTH_MAX
 from colonnade.job.train import Top
 from colonnade.record.calibration import Calibration
 from colonnade.record.reading import read_regular
 
-FORMAT = 1
+FORMAT = FORMATS["model"].version
 FILE = "model.json"
 BYTES_MAX = 2**24
 PREPROCESSING = "preprocessing.json"
@@ -187,15 +188,11 @@ def from_json(content: bytes, where: str) -> Card:
     again = "copy the whole folder of the run again"
     if len(content) > BYTES_MAX:
         raise RequestError(f"{where} is too large for what describes a model: {again}")
+    check_json("model", content, where)
     try:
         card = msgspec.json.decode(content, type=Card)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise RequestError(f"{where} does not describe a model, or is damaged: {again}") from None
-    if card.format != FORMAT:
-        raise RequestError(
-            f"{where} has the format {card.format}, and this version of colonnade reads {FORMAT}: "
-            "use the version that wrote it, or train again"
-        )
     widths = card.widths.values()
     sound = all(0 <= width <= WIDTH_MAX for width in widths) and 0 <= card.outputs <= WIDTH_MAX
     if not sound or not {card.party, card.active} <= card.widths.keys():

@@ -23,16 +23,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
 from colonnade.errors import FailedError, RequestError, reason
+from colonnade.formats import FORMATS, check
 from colonnade.record.private import append_to_private
 from colonnade.units import show_bytes
 from colonnade.wire.ledger import Direction, Entry
 
-VERSION = 1
+VERSION = FORMATS["ledger"].version
 LINE_BYTES_MAX = 65_536
 NOTE_LETTERS_MAX = 1_000
 NOTES_MAX = 1_000  # the last so many notes of a chain stay in memory
@@ -219,13 +220,16 @@ class Verified:
 
 
 def verify(path: str | Path, each: Callable[[Line], None] | None = None) -> Verified:
-    """Read a chain line by line up to its end or its first fault; `each` gets every good entry."""
+    """Read a chain line by line up to its end or its first fault; `each` gets every good entry. One
+    of a format that is not read here is refused."""
     found = Verified(Path(path))
     for raw in _lines(found.path):
         # What is appended to a torn line must not make it too long to be read.
         if not raw.endswith(b"\n") and len(raw) < LINE_BYTES_MAX // 2:
             found.torn = raw
             break
+        if not found.entries:
+            check("ledger", _version_of(raw), found.path)
         line = _read(raw, found.entries, found.head)
         if isinstance(line, str):
             found.fault = f"line {found.entries + 1} {line}"
@@ -234,6 +238,18 @@ def verify(path: str | Path, each: Callable[[Line], None] | None = None) -> Veri
         if each is not None:
             each(line)
     return found
+
+
+class _Beginning(msgspec.Struct, frozen=True):
+    chain: Any = None
+
+
+def _version_of(raw: bytes) -> Any:
+    """What the first line says of the format, whatever else it says."""
+    try:
+        return msgspec.json.decode(raw, type=_Beginning).chain
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _lines(path: Path) -> Iterator[bytes]:

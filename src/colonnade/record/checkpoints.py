@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 
 from colonnade.errors import FailedError, RequestError
+from colonnade.formats import FORMATS, check_json
 from colonnade.record.lineage import Lineage
 from colonnade.record.private import write_whole
 from colonnade.record.sealed import FORMAT, Header, inspect, pack, unpack
@@ -100,11 +101,14 @@ class _Noted(msgspec.Struct, frozen=True):
     run: str = ""
     saved: bool = False
     """Whether a checkpoint of the run was ever saved here."""
+    format: int = FORMATS["attempts"].version
 
 
 def _read_run(path: Path) -> _Noted:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Noted)
+        content = path.read_bytes()
+        check_json("attempts", content, path)
+        return msgspec.json.decode(content, type=_Noted)
     except FileNotFoundError:
         return _Noted()
     except OSError as error:
@@ -224,11 +228,6 @@ class FileStore:
     def _refuse_others(self, path: Path, header: Header) -> None:
         """A folder holds the checkpoints of one job, one run and one party."""
         own, cure = self._own, "choose another --out folder"
-        if header.format != own.format:
-            raise RequestError(
-                f"{path} has the format {header.format}, and this version of colonnade reads "
-                f"format {own.format}: {cure}, or go on with the version that wrote it"
-            )
         if header.digest != own.digest:
             raise RequestError(
                 f"{path} is of another job: its digest is {header.digest}, this job's is "

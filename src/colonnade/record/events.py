@@ -299,6 +299,10 @@ class Waiting(Event, frozen=True):
     """The party waits: for whom, since when, and until when; None when that has come."""
 
     what: str | None
+    peer: str = ""
+    """The one that is waited for most."""
+    waited_ns: int = 0
+    """For how long already."""
 
     def sentence(self) -> str | None:
         return self.what

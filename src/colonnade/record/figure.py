@@ -25,8 +25,9 @@ class Curve(NamedTuple):
     rows: Iterable[Row]
 
 
-def curves(lines: Iterable[Curve], against: str) -> go.Figure:
-    """The metric of runs against time, rounds, epochs or bytes, as a plotly figure.
+def curves(lines: Iterable[Curve], against: str, more: tuple[str, ...] = ()) -> go.Figure:
+    """The metric of runs against time, rounds, epochs or bytes, as a plotly figure; `more` is what
+    else can be asked for where it is asked.
 
     >>> curves([], "nope")
     Traceback (most recent call last):
@@ -34,7 +35,7 @@ def curves(lines: Iterable[Curve], against: str) -> go.Figure:
 round, time_s
     """
     if against not in AGAINST:
-        hint = nearest(str(against), AGAINST)
+        hint = nearest(str(against), AGAINST + more)
         raise RequestError(f"nothing can be plotted against {against!r}: {hint}")
     try:
         import plotly.graph_objects as go

@@ -14,6 +14,7 @@ from colonnade.data.layout import expanded
 from colonnade.data.plain import Category, Number
 from colonnade.data.preprocess import LeftOut, Preprocessor
 from colonnade.errors import ColonnadeError, RequestError, nearest
+from colonnade.formats import check_json
 from colonnade.job.bounds import PARTIES_MAX
 from colonnade.record.card import FILE, PREPROCESSING, Card, read_card
 from colonnade.record.lock import running
@@ -57,7 +58,7 @@ named it
     if party is not None and party not in own:
         raise RequestError(f"{folder} holds nothing of {party}: {nearest(party, own)}")
     together = (folder / "parties").is_dir()
-    facts = _read(folder / "summary.json", Facts) if together else None
+    facts = _read(folder / "summary.json", Facts, "run") if together else None
     ledgers = _read(folder / "ledger.json", dict[str, list[Count]]) if together else None
     found = [
         _party(name, path, facts, (ledgers or {}).get(name))
@@ -97,7 +98,7 @@ def parties_of(folder: Path) -> dict[str, Path]:
 
 def _party(name: str, path: Path, shared: Facts | None, ledger: list[Count] | None) -> Report:
     networked = any((path / each).exists() for each in _OF_A_RUN)
-    facts = (_read(path / "party.json", Facts) if networked else shared) or Facts()
+    facts = (_read(path / "party.json", Facts, "party") if networked else shared) or Facts()
     counts = _read(path / "ledger.json", list[Count]) if networked else ledger
     model, problems = None, list[str]()
     if (path / FILE).exists() or (path / FILE).is_symlink():
@@ -205,11 +206,14 @@ def _word(column: Any) -> str:
     return plain.get(type(column)) or str(column.word)
 
 
-def _read(path: Path, kind: type[T]) -> T | None:
+def _read(path: Path, kind: type[T], format: str | None = None) -> T | None:
     """A file of facts; None where there is none, or nothing that can be read."""
     if not path.exists():
         return None
+    content = read_regular(path, _FACTS_BYTES_MAX)
+    if format is not None:
+        check_json(format, content, path)
     try:
-        return msgspec.json.decode(read_regular(path, _FACTS_BYTES_MAX), type=kind)
+        return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise RequestError(f"{path} is damaged: copy the whole folder of the run again") from None

@@ -29,6 +29,7 @@ import msgspec
 from msgspec.structs import replace
 
 from colonnade.errors import RequestError, reason
+from colonnade.formats import check, check_json, stamp
 from colonnade.record.card import FILE, Spent, read_card
 from colonnade.record.chain import LINE_BYTES_MAX, Line, printable
 from colonnade.record.exchanges import Exchanges
@@ -87,7 +88,7 @@ class PartyFolder:
     def remember(self, key: str, value: int) -> int:
         """A number that must be the same each time the party starts: the first one is kept."""
         path = self.path / "start.json"
-        known = _numbers(path) if path.exists() else {}
+        known = _numbers(path) if path.exists() else stamp("party")
         if key not in known:
             known[key] = value
             write_whole(path, json.dumps(known))
@@ -112,8 +113,7 @@ class PartyFolder:
         """How many rounds the result has that is here; 0 where there is none."""
         if not self.is_done:
             return 0
-        facts: dict[str, Any] = json.loads((self.path / "party.json").read_text())
-        return int(facts["rounds"])
+        return int(_facts(self.path)["rounds"])
 
     @property
     def is_complete(self) -> bool:
@@ -134,6 +134,7 @@ class PartyFolder:
         save_exchanges(self.path / "exchanges.parquet", {facts["party"]: party.exchanges})
         write_whole(self.path / "ledger.json", json.dumps(party.ledger, indent=1) + "\n")
         facts |= {
+            **stamp("party"),
             "fresh": party.fresh,
             "local": party.local,
             "in_flight_max": party.in_flight_max,
@@ -152,7 +153,7 @@ class PartyFolder:
             # Never less than it says: a ledger that was moved away begins anew.
             if known is not None and (spent is None or spent.mu > known.mu):
                 write_whole(self.path / FILE, replace(card, spent=spent).to_json())
-        facts = json.loads((self.path / "party.json").read_text()) | {"privacy": privacy}
+        facts = _facts(self.path) | {"privacy": privacy}
         write_whole(self.path / "party.json", json.dumps(facts) + "\n")
 
     def reconciled(self, differences: dict[str, list[str]]) -> None:
@@ -190,7 +191,9 @@ def drew_seed(path: Path) -> bool | None:
 
 def _numbers(path: Path) -> dict[str, int]:
     try:
-        known: dict[str, int] = msgspec.json.decode(path.read_bytes(), type=dict[str, int])
+        content = path.read_bytes()
+        check_json("party", content, path)
+        known: dict[str, int] = msgspec.json.decode(content, type=dict[str, int])
     except (OSError, msgspec.MsgspecError):
         raise RequestError(
             f"{path} is damaged, which holds the secret seed of this party and when it began: put "
@@ -199,11 +202,19 @@ def _numbers(path: Path) -> dict[str, int]:
     return known
 
 
+def _facts(folder: Path) -> dict[str, Any]:
+    """What `party.json` says."""
+    path = folder / "party.json"
+    facts: dict[str, Any] = json.loads(path.read_text())
+    check("party", facts.get("format"), path)
+    return facts
+
+
 def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
     """A party's result from its folder, and the facts beside it."""
     from safetensors.torch import load
 
-    facts: dict[str, Any] = json.loads((path / "party.json").read_text())
+    facts = _facts(path)
     weights = {
         # Not by the file's name, which would leave the tensors mapped to a file that may change.
         name: load((path / f"{name}.safetensors").read_bytes())

@@ -71,10 +71,30 @@ def hash_of(path: Path) -> str:
 def shapes_of(path: Path) -> dict[str, Shape]:
     """What the tensors of a safetensors file are, by name; none of them is read."""
     with opened(path) as (file, size):
-        length = int.from_bytes(file.read(8), "little")
-        if size < 8 or not 2 <= length <= min(size - 8, _HEADER_BYTES_MAX):
-            raise _damaged(path)
+        length = _header_bytes(file.read(8), size, path)
         return _shapes(file.read(length), size - 8 - length, path)
+
+
+def metadata_of(path: Path) -> dict[str, str]:
+    """What a safetensors file says beside its tensors."""
+    with opened(path) as (file, size):
+        header = file.read(_header_bytes(file.read(8), size, path))
+    try:
+        return msgspec.json.decode(header, type=_Described).metadata
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise _damaged(path) from None
+
+
+class _Described(msgspec.Struct, rename={"metadata": "__metadata__"}):
+    metadata: dict[str, str] = {}
+
+
+def _header_bytes(prefix: bytes, size: int, path: Path) -> int:
+    """How long the header is, of a file of a size."""
+    length = int.from_bytes(prefix, "little")
+    if size < 8 or not 2 <= length <= min(size - 8, _HEADER_BYTES_MAX):
+        raise _damaged(path)
+    return length
 
 
 def read_weights(path: Path) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from colonnade.data.splits import Split
 from colonnade.errors import RequestError, reason
+from colonnade.formats import check_metadata, metadata, stamp
 from colonnade.job.files import dumps
 from colonnade.job.records import Job
 from colonnade.policies.view import Action, Effort
@@ -24,7 +25,9 @@ from colonnade.record.clocks import Clock
 from colonnade.record.exchanges import Exchanges
 from colonnade.record.figure import Curve, curves, data_frame
 from colonnade.record.folder import check_folder
+from colonnade.record.gantt import gantt
 from colonnade.record.history import Row
+from colonnade.record.html import run_html
 from colonnade.record.metrics import Metric
 from colonnade.record.private import private_file, write_whole
 from colonnade.record.reading import hash_of
@@ -199,6 +202,7 @@ class Run:
         reached = self.reached()
         last = self.history[-1] if self.history else {}
         return {
+            **stamp("run"),
             "job": self.job.name,
             "method": self.job.method,
             "composition": self.composition,
@@ -259,10 +263,17 @@ class Run:
         return exchanges_frame({name: party.exchanges for name, party in self.parties.items()})
 
     def plot(self, against: str = "time_s") -> go.Figure:
-        """The metric against `time_s`, `round`, `epoch` or `bytes`, as a plotly figure."""
+        """The metric against `time_s`, `round`, `epoch` or `bytes`, as a plotly figure; or the
+        `timeline`: who computed, sent and waited when."""
+        if against == "timeline":
+            return gantt({name: own.spans for name, own in self.parties.items()}, self.clock)
         name = self.job.method.get("name", "run")
         line = Curve(f"{name}, seed {self.job.seed}", name, self.metric.name, self.history)
-        return curves([line], against)
+        return curves([line], against, more=("timeline",))
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it."""
+        return run_html(repr(self).strip("<>"), self.summary(), self.history)
 
     def save(self, folder: str | Path) -> Path:
         """Write the run folder: job, history, timeline, ledger, summary, and each party's weights.
@@ -302,17 +313,26 @@ class Run:
 
     def save_history(self, out: Path) -> None:
         """Write what the active party has measured."""
-        history, rounds = (
-            private_file(out / "history.parquet"),
-            private_file(out / "rounds.parquet"),
-        )
-        pq.write_table(_rows_table(self.history, EVALUATION_FIELDS), history)
-        pq.write_table(_rows_table(self.losses, ROUND_FIELDS), rounds)
+        history, rounds = out / "history.parquet", out / "rounds.parquet"
+        write_rows(private_file(history), self.history, "history", EVALUATION_FIELDS)
+        write_rows(private_file(rounds), self.losses, "rounds", ROUND_FIELDS)
 
 
-def _rows_table(rows: list[Row], fields: Mapping[str, pa.DataType]) -> pa.Table:
-    """Rows as a table, which has its columns even when there is no row."""
-    return pa.Table.from_pylist(rows) if rows else pa.schema(list(fields.items())).empty_table()
+def write_rows(
+    path: Path, rows: list[Row], kind: str, fields: Mapping[str, pa.DataType] | None = None
+) -> None:
+    """Write rows as a table of a format, which has its columns even when there is no row."""
+    schema = pa.schema(list((fields or {}).items()))
+    table = pa.Table.from_pylist(rows) if rows else schema.empty_table()
+    pq.write_table(table.replace_schema_metadata(metadata(kind)), path)
+
+
+def read_rows(path: Path, kind: str, columns: Iterable[str] | None = None) -> list[Row]:
+    """Read what `write_rows` wrote."""
+    table = pq.read_table(path)
+    check_metadata(kind, table.schema.metadata, path)
+    rows: list[Row] = (table if columns is None else table.select(list(columns))).to_pylist()
+    return rows
 
 
 def save_party(folder: Path, party: PartyRun) -> None:

@@ -21,9 +21,10 @@ from typing import Any
 import msgspec
 from safetensors import SafetensorError, serialize
 
+from colonnade.formats import FORMATS, check
 from colonnade.record.tree import StateError, Tree, decode, encode
 
-FORMAT = 3
+FORMAT = FORMATS["checkpoint"].version
 
 _MAGIC = b"COLONNA\n"
 _LENGTHS = struct.Struct("<IQQ")
@@ -112,14 +113,31 @@ def _read_header(body: bytes | memoryview) -> tuple[Header, int, int, int]:
     return header, start, start + structure, start + structure + tensors
 
 
+class _Stamped(msgspec.Struct, frozen=True):
+    format: Any = None
+
+
+def _format_of(body: bytes) -> Any:
+    """What a header says of its format, whatever else it says; our own where there is no header, so
+    that reading it shows what is wrong."""
+    try:
+        head = _LENGTHS.unpack_from(body)[0]
+        return msgspec.msgpack.decode(body[_LENGTHS.size :][:head], type=_Stamped).format
+    except (struct.error, msgspec.MsgspecError, ValueError):
+        return FORMAT
+
+
 def inspect(path: Path, round: int) -> tuple[Header | None, str]:
-    """The header of a sound checkpoint; else None, and what is wrong with it."""
+    """The header of a sound checkpoint; else None, and what is wrong with it. One of a format that
+    is not read here is refused."""
     try:
         with path.open("rb") as file:
             top = file.read(_BODY)
             _judge(top, hashlib.file_digest(file, "sha256").digest())
             file.seek(_BODY)
-            header = _read_header(file.read(_HEADER_MAX))[0]
+            content = file.read(_HEADER_MAX)
+            check("checkpoint", _format_of(content), path)
+            header = _read_header(content)[0]
     except StateError as error:
         return None, str(error)
     return (header, "") if header.round == round else (None, f"it is of round {header.round}")

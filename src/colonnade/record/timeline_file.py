@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from colonnade.errors import RequestError
+from colonnade.formats import check_metadata, metadata
 from colonnade.record.exchanges import DTYPE, Exchanges, Rows
 from colonnade.record.figure import data_frame
 from colonnade.record.private import private_file
@@ -23,10 +24,6 @@ from colonnade.record.timeline import Block, Timeline, Words
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT_KEY = b"colonnade.format"
-FORMAT = 2
-"""Of a timeline; 1 had party, kind, start and end only, and no key."""
-EXCHANGES_FORMAT = 1
 GROUP_ROWS = 1 << 16
 GROUP_BYTES_MAX = 1 << 30
 """The largest group of rows that is read: they are unpacked together."""
@@ -44,7 +41,7 @@ SPANS = pa.schema(
         "peer": _WORD,
         "message": _WORD,
     },
-    metadata={FORMAT_KEY: str(FORMAT).encode()},
+    metadata=metadata("timeline"),
 )
 EXCHANGES = pa.schema(
     {
@@ -52,7 +49,7 @@ EXCHANGES = pa.schema(
         **{name: pa.int64() for name in DTYPE.names or () if not name.startswith("weight")},
         **{name: pa.float64() for name in DTYPE.names or () if name.startswith("weight")},
     },
-    metadata={FORMAT_KEY: str(EXCHANGES_FORMAT).encode()},
+    metadata=metadata("exchanges"),
 )
 
 
@@ -141,12 +138,12 @@ def _exchanges(party: str, rows: Rows) -> pa.RecordBatch:
 def timeline_batches(path: Path, rows: int = GROUP_ROWS) -> Iterator[pa.RecordBatch]:
     """The spans of a timeline, some thousands at a time, in the columns of the present format: an
     older file has neutral values in those that it does not know."""
-    yield from _batches(path, SPANS, rows, "timeline", FORMAT)
+    yield from _batches(path, SPANS, rows, "timeline", "timeline")
 
 
 def exchanges_batches(path: Path, rows: int = GROUP_ROWS) -> Iterator[pa.RecordBatch]:
     """The rounds of every party, some thousands at a time."""
-    yield from _batches(path, EXCHANGES, rows, "table of exchanges", EXCHANGES_FORMAT)
+    yield from _batches(path, EXCHANGES, rows, "table of exchanges", "exchanges")
 
 
 def read_timelines(path: Path) -> dict[str, Timeline]:
@@ -197,9 +194,9 @@ def _block(batch: pa.RecordBatch) -> Block:
 
 
 def _batches(
-    path: Path, schema: pa.Schema, rows: int, what: str, newest: int
+    path: Path, schema: pa.Schema, rows: int, what: str, kind: str
 ) -> Iterator[pa.RecordBatch]:
-    with _parquet(path, what, newest) as file:
+    with _parquet(path, what, kind) as file:
         needed = set(schema.names[:4])
         if not needed <= set(file.schema_arrow.names):
             raise _damaged(path, what)
@@ -228,12 +225,13 @@ def _zeros(batch: pa.RecordBatch) -> pa.Array:
 
 
 @contextmanager
-def _parquet(path: Path, what: str, newest: int) -> Iterator[pq.ParquetFile]:
+def _parquet(path: Path, what: str, kind: str) -> Iterator[pq.ParquetFile]:
     """A Parquet file of a format that is known, whose groups fit into memory."""
     with opened(path) as (handle, _):
         try:
             with pq.ParquetFile(handle) as file:
-                _check(path, what, newest, file)
+                check_metadata(kind, file.schema_arrow.metadata, path)
+                _check(path, what, file)
                 yield file
         except (pa.ArrowException, OSError, UnicodeError, KeyError) as error:
             if isinstance(error, OSError) and error.errno is not None:
@@ -241,15 +239,7 @@ def _parquet(path: Path, what: str, newest: int) -> Iterator[pq.ParquetFile]:
             raise _damaged(path, what) from None
 
 
-def _check(path: Path, what: str, newest: int, file: pq.ParquetFile) -> None:
-    said = (file.schema_arrow.metadata or {}).get(FORMAT_KEY, b"1")
-    if not said.isdigit() or len(said) > 4:
-        raise _damaged(path, what)
-    if int(said) > newest:
-        raise RequestError(
-            f"the {what} in {path} has format {int(said)}, and this version of colonnade reads up "
-            f"to {newest}: upgrade it"
-        )
+def _check(path: Path, what: str, file: pq.ParquetFile) -> None:
     groups = file.metadata.num_row_groups
     if groups > GROUPS_MAX or any(
         file.metadata.row_group(place).total_byte_size > GROUP_BYTES_MAX for place in range(groups)

@@ -9,6 +9,8 @@ A party's folder has them in `traffic/`, in pieces, each a safetensors file with
     own:labels:0, own:labels:0:rows     the party's own labels of rows that come up the first time
     own:columns:1:test                  its own columns, as its bottom model reads them
 
+Its metadata say the version of this format.
+
 Where nobody reads what crosses, what is of use stands in its place: at the active party the `sum`
 that it makes of embeddings under masks, at a passive one its own part of that (`summand`), or its
 embedding before it was encrypted (`sealed`). Nothing is kept of anybody else that did not cross. A
@@ -25,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data.splits import Split
+from colonnade.formats import metadata
 from colonnade.record.card import Recorded
 from colonnade.record.private import write_whole
 
@@ -157,7 +160,7 @@ class Recorder:
             return
         from safetensors.torch import save
 
-        piece = save(self._begun)
+        piece = save(self._begun, metadata("recording"))
         self._begun, self._begun_bytes = {}, 0
         self._bytes += len(piece)
         self._number += 1

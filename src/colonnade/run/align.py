@@ -33,6 +33,7 @@ from colonnade.data.aligned import (
 from colonnade.data.ids import id_texts
 from colonnade.data.own import id_columns, open_table
 from colonnade.errors import DataError, RequestError
+from colonnade.formats import stamp
 from colonnade.job.policy import Policy
 from colonnade.job.records import Job, is_array
 from colonnade.job.terms import identity
@@ -281,6 +282,7 @@ class _Aligning(Participation[Found]):
         entries = json.dumps(self.world.ledger.entries(), indent=1)
         write_whole(path / "ledger.json", entries + "\n")
         done = {
+            **stamp("party"),
             "party": self.name,
             "role": self.job.parties[self.name].role,
             "program": "align",

@@ -14,12 +14,14 @@ import msgspec
 
 from colonnade import methods as known_methods
 from colonnade.errors import JobError, RequestError
+from colonnade.formats import stamp
 from colonnade.job.files import dumps, with_sets
 from colonnade.job.records import Job
 from colonnade.job.texts import parse_method
 from colonnade.record.chain import printable
 from colonnade.record.figure import Curve, curves, data_frame
 from colonnade.record.folder import check_folder
+from colonnade.record.run import write_rows
 from colonnade.record.table import (
     COSTS,
     SPENT,
@@ -32,6 +34,8 @@ from colonnade.run.arguments import as_job, as_methods, as_seeds
 from colonnade.run.naming import method_text
 from colonnade.run.pool import OnDone, Task, Trial, train_all
 from colonnade.run.sweep import Sweep
+from colonnade.run.tracked import tracked
+from colonnade.tracking.tracker import Track, trackers_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,7 +122,8 @@ class Comparison:
             }
             for trial in self.trials
         ]
-        return {"job": self.trials[0].job.name, "methods": self.rows(), "runs": runs}
+        job = self.trials[0].job.name
+        return {**stamp("comparison"), "job": job, "methods": self.rows(), "runs": runs}
 
     def frame(self) -> pd.DataFrame:
         """Every evaluation of every run, with its method and seed, as a pandas data frame."""
@@ -139,10 +144,18 @@ class Comparison:
             lines.append(Curve(name, trial.label, metric, trial.history))
         return curves(lines, against)
 
+    def _repr_html_(self) -> str:
+        """As a notebook shows it; a curve for each method, of its first seed."""
+        from colonnade.record.html import comparison_html, points_of
+
+        firsts = {label: trials[0] for label, trials in self.methods().items()}
+        names = [each.summary["metric"]["name"] for each in firsts.values() if each.summary]
+        metric = names[0] if names else "metric"
+        lines = [(label, points_of(each.history, metric)) for label, each in firsts.items()]
+        return comparison_html(repr(self).strip("<>"), self.table(), lines, metric)
+
     def save(self, folder: str | Path) -> Path:
         """Write `comparison.json`, `table.txt`, and each run's job, history and summary."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
         from rich.console import Console
 
         out = Path(folder)
@@ -150,8 +163,9 @@ class Comparison:
             run = run_folder(out, trial.label, trial.job.seed)
             run.mkdir(parents=True, exist_ok=True)
             (run / "job.toml").write_text(dumps(trial.job))
-            pq.write_table(pa.Table.from_pylist(trial.history), run / "history.parquet")
-            summary = trial.summary or {"status": trial.status, "error": trial.error}
+            write_rows(run / "history.parquet", trial.history, "history")
+            failed = {**stamp("run"), "status": trial.status, "error": trial.error}
+            summary = trial.summary or failed
             (run / "summary.json").write_text(json.dumps(summary, indent=1))
         (out / "comparison.json").write_text(json.dumps(self.to_dict(), indent=1))
         console = Console(file=StringIO(), width=120, markup=False, emoji=False)
@@ -172,6 +186,7 @@ def compare(
     on_done: OnDone | None = None,
     privacy: bool = False,
     beacons: Path | None = None,
+    track: Track = None,
 ) -> Comparison:
     """Train a job with several methods and seeds, and put them side by side.
 
@@ -185,6 +200,8 @@ def compare(
         on_done: told of every run that ends.
         privacy: audit every run's traffic, and put what it tells beside what it costs.
         beacons: a folder in which each run that is under way says how far it is.
+        track: tools that get every run when it is done, as in `simulate`; with `out`, TensorBoard
+            needs no folder.
 
     Example:
         >>> from colonnade.job import load
@@ -194,6 +211,7 @@ def compare(
         ['fedsgd', 'fedbcd:updates=2']
     """
     job, seeds, methods = as_job(job), as_seeds(seeds), as_methods(methods)
+    trackers = trackers_of(track, None if out is None else Path(out))
     tuned = Sweep.load(tuned) if isinstance(tuned, str | Path) else tuned
     tables = [parse_method(each) if isinstance(each, str) else dict(each) for each in methods]
     labels = [method_text(table) for table in tables]
@@ -208,7 +226,8 @@ def compare(
             tasks.append((label, msgspec.structs.replace(each, seed=seed), folder))
     if out is not None:
         _check_folder(Path(out), tasks)
-    result = Comparison(train_all(tasks, workers, on_done, privacy, None, beacons))
+    told = tracked(trackers, on_done)
+    result = Comparison(train_all(tasks, workers, told, privacy, None, beacons))
     if out is not None:
         result.save(out)
     return result

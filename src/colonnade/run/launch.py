@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 from typing import Union
 
 import msgspec
-import pyarrow.parquet as pq
 from safetensors import SafetensorError
 
 from colonnade import methods
 from colonnade.data.aligned import has_alignment
 from colonnade.errors import FailedError, RequestError, StoppedError
+from colonnade.formats import check_json
 from colonnade.job.files import dumps
 from colonnade.job.party_file import PartyFile, own_job
 from colonnade.job.records import Job
@@ -29,16 +29,16 @@ from colonnade.record.card import FILE, read_card
 from colonnade.record.clocks import align, exchanges_on_my_clock, on_my_clock
 from colonnade.record.events import EVENTS, Event, Notice, Subscriber
 from colonnade.record.folder import check_folder
-from colonnade.record.history import Row
 from colonnade.record.metrics import METRICS
 from colonnade.record.party_folder import drew_seed, is_complete, is_done, read_party
 from colonnade.record.private import write_whole
-from colonnade.record.run import ROUND_FIELDS, Run
+from colonnade.record.run import ROUND_FIELDS, Run, read_rows
 from colonnade.run.arguments import as_job, check_count
 from colonnade.run.naming import check_names
 from colonnade.run.processes import Children, Said
 from colonnade.run.provision import all_files, check_keys, new_keys, provide
 from colonnade.run.simulate import with_efforts
+from colonnade.tracking.tracker import Track, following, trackers_of
 
 # With -P: else whatever lies in the current folder would take the place of a library.
 COMMAND = (sys.executable, "-P", "-m", "colonnade")
@@ -62,6 +62,7 @@ def launch(
     start: str | Path | None = None,
     record: int | None = None,
     secret_seeds: bool = False,
+    track: Track = None,
 ) -> Run:
     """Train a job with every party in a process of its own, connected over mTLS on loopback.
 
@@ -87,6 +88,9 @@ def launch(
             its own folder, for `colonnade.audit`; needs `out`.
         secret_seeds: parties that have no seed draw one from the operating system, which nobody
             else knows; then the run is not that of `simulate`.
+        track: tools that follow the run, as in `simulate`; they see a party's rounds about once a
+            second. With `out`, TensorBoard needs no folder, and a run that goes on goes on in
+            MLflow too.
 
     Example:
         >>> from colonnade.job import load
@@ -96,6 +100,7 @@ def launch(
 with colonnade keys issue nowhere --party clinic
     """
     job = as_job(job)
+    trackers = trackers_of(track, None if out is None else Path(out), goes_on=True)
     check_count("threads", threads)
     if record is not None:
         check_count("record", record)
@@ -110,15 +115,19 @@ with colonnade keys issue nowhere --party clinic
         claim(folder, job)
         _check_start(folder, job, start)
         _check_seeds(folder, job, files or {}, secret_seeds)
-        if not finished(folder, job):
-            alliance = new_keys(job, private) if keys is None else check_keys(job, Path(keys))
-            launched = _Launch(
-                job, folder, private, alliance, emulate, observers, should_stop, secret_seeds
-            )
-            more = [] if start is None else ["--from", str(start)]
-            more += [] if record is None else ["--record", str(record)]
-            launched.run(files or {}, threads, more)
-        run = _read_back(folder, job)
+        is_over = finished(folder, job)
+        with following([] if is_over else trackers, job) as (followers, over):
+            if not is_over:
+                alliance = new_keys(job, private) if keys is None else check_keys(job, Path(keys))
+                told = [*observers, *followers]
+                launched = _Launch(
+                    job, folder, private, alliance, emulate, told, should_stop, secret_seeds
+                )
+                more = [] if start is None else ["--from", str(start)]
+                more += [] if record is None else ["--record", str(record)]
+                launched.run(files or {}, threads, more)
+            run = _read_back(folder, job)
+            over(run.summary())
         if out is not None:
             run.save_figures(folder)
         _check_ledgers(folder, job)
@@ -355,7 +364,9 @@ def combine(folder: Path, job: Job) -> Run:
         exchanges = exchanges_on_my_clock(own.exchanges, clock)
         parties[name] = replace(own, spans=spans, exchanges=exchanges)
     active, facts = own_folder(folder, job.active), read[job.active][1]
-    summary = json.loads((active / "summary.json").read_text())
+    content = (active / "summary.json").read_bytes()
+    check_json("run", content, active / "summary.json")
+    summary = json.loads(content)
     efforts = {name: party.efforts for name, (party, _) in read.items()}
     return Run(
         job=job,
@@ -365,10 +376,10 @@ def combine(folder: Path, job: Job) -> Run:
         rounds=facts["rounds"],
         per_epoch=facts["per_epoch"],
         time_s=max(own["time_s"] for _, own in read.values()),
-        history=pq.read_table(active / "history.parquet").to_pylist(),
+        history=read_rows(active / "history.parquet", "history"),
         test=summary["test"],
         chosen_on=summary["metric"]["chosen_on"],
-        losses=with_efforts(_rounds(active / "rounds.parquet"), efforts),
+        losses=with_efforts(read_rows(active / "rounds.parquet", "rounds", ROUND_FIELDS), efforts),
         calibrations=summary.get("calibrations", []),
         sizes=None,
         parties=parties,
@@ -385,9 +396,3 @@ def _check_ledgers(folder: Path, job: Job) -> None:
         sentences = [sentence for peer in found.values() for sentence in peer]
         if sentences:
             raise FailedError(f"the ledgers of both ends differ: {sentences[0]}")
-
-
-def _rounds(path: Path) -> list[Row]:
-    """The rounds as the active party knows them, without anybody's updates."""
-    rows: list[Row] = pq.read_table(path).select(list(ROUND_FIELDS)).to_pylist()
-    return rows

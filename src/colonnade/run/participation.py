@@ -75,6 +75,11 @@ class Participation(ABC, Generic[Result]):
         self._has_begun = False
         write_whole(folder.path / "job.toml", dumps(public_job(job)))
 
+    def crossed(self) -> list[Entry]:
+        """What has crossed so far, by peer, direction and kind; another thread may ask."""
+        world = vars(self).get("world")
+        return [] if world is None else world.ledger.entries()
+
     @abstractmethod
     def program(self) -> Program:
         """What the party is to do."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from colonnade.formats import check, stamp
 from colonnade.job.files import to_tables
 from colonnade.job.records import Job
 from colonnade.record.private import write_whole
@@ -125,9 +126,11 @@ class Points:
 
     def _has(self, name: str) -> bool:
         if name not in self._known:
-            tables = read_tables(self._folder / f"{name}.json")
+            path = self._folder / f"{name}.json"
+            tables = read_tables(path)
             try:
                 if tables is not None:
+                    check("race", tables.get("format"), path)
                     self._known[name] = msgspec.convert(tables, Outcome)
             except msgspec.ValidationError:
                 # Another version of this program wrote it, or another command: it is made anew.
@@ -136,7 +139,7 @@ class Points:
 
     def _keep(self, trial: Trial) -> None:
         name, outcome = digest(trial.job), Outcome.of(trial)
-        text = json.dumps(msgspec.to_builtins(outcome), indent=1)
+        text = json.dumps(stamp("race") | msgspec.to_builtins(outcome), indent=1)
         write_whole(self._folder / f"{name}.json", text)
         self._known[name] = outcome
         self.trained += 1

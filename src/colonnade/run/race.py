@@ -26,7 +26,9 @@ from colonnade.run.points import OnPlan, Outcome, Points
 from colonnade.run.pool import OnDone
 from colonnade.run.standings import Race
 from colonnade.run.steady import HELD_MIN
+from colonnade.run.tracked import tracked
 from colonnade.run.tuning import Judge, Tuned, Tuning
+from colonnade.tracking.tracker import Track, trackers_of
 
 SHARE = "98%"
 """The target of a job without one: this share of FedSGD's best metric."""
@@ -58,6 +60,7 @@ def race(
     on_plan: OnPlan | None = None,
     on_done: OnDone | None = None,
     beacons: Path | None = None,
+    track: Track = None,
 ) -> Race:
     """Tune every method over one grid, then compare each at its best with FedSGD at its own best.
 
@@ -85,6 +88,7 @@ def race(
         on_plan: told before each rung what it is, how many runs are missing, and of how many.
         on_done: told of every run that ends.
         beacons: a folder in which each run of this host that is under way says how far it is.
+        track: tools that get every run when it is done, as in `compare`.
 
     Example:
         >>> import tempfile
@@ -99,6 +103,7 @@ def race(
     job, seeds, tuning_seeds = as_job(job), as_seeds(seeds), as_seeds(tuning_seeds)
     _check_seeds(seeds, tuning_seeds)
     check_factor(halving)
+    on_done = tracked(trackers_of(track, Path(out)), on_done)
     _check_counts(steady, growth)
     given = job.train.target if target is None else target
     wanted = _target(SHARE if given is None else given)

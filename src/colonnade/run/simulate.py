@@ -36,6 +36,7 @@ from colonnade.run.setup import Parties, active_of, prepare, recording, remarks,
 from colonnade.sim.kernel import Interrupted, Simulator
 from colonnade.sim.links import Rule
 from colonnade.sim.world import SimulatedWorld
+from colonnade.tracking.tracker import Track, following, trackers_of
 from colonnade.wire.messages import Message
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def simulate(
     threads: int = 1,
     start: Run | str | Path | None = None,
     record: int | None = None,
+    track: Track = None,
 ) -> Run:
     """Train a job in virtual time.
 
@@ -73,6 +75,8 @@ def simulate(
             classes and what it has learnt of the columns. Optimizers begin afresh.
         record: of so many first rounds, every party keeps the tensors that it sends and receives,
             for `colonnade.audit`.
+        track: tools that follow the run: `"mlflow"`, `"tensorboard=DIR"`, or what
+            `colonnade.track` gives; one, or several.
 
     Example:
         >>> from colonnade.job import load
@@ -81,16 +85,19 @@ def simulate(
         (21, 'end')
     """
     check_training(data, models, observers, rules, should_stop, threads)
-    job = as_job(job)
+    job, trackers = as_job(job), trackers_of(track)
     if record is not None:
         check_count("record", record)
     parties = recording(prepare(job, data, models, origins_of(job, start)), record)
     found = remarks(parties)
     for sentence in found:
         warnings.warn(sentence, stacklevel=2)
-    run = simulate_prepared(
-        parties, observers=observers, should_stop=should_stop, rules=rules, threads=threads
-    )
+    with following(trackers, job) as (followers, over):
+        told = [*observers, *followers]
+        run = simulate_prepared(
+            parties, observers=told, should_stop=should_stop, rules=rules, threads=threads
+        )
+        over(run.summary())
     if run.status == "diverged":
         warnings.warn(diverged(run, found), stacklevel=2)
     return run

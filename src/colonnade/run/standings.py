@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade import methods as known_methods
+from colonnade.formats import stamp
 from colonnade.job.records import Job
 from colonnade.record.metrics import METRICS
 from colonnade.record.private import write_whole
@@ -124,6 +125,7 @@ class Race:
         return dict(
             plain(
                 {
+                    **stamp("race"),
                     "job": self.job.name,
                     "metric": self.metric,
                     "target": self.target,

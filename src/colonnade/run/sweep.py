@@ -15,6 +15,7 @@ import msgspec
 
 from colonnade import methods
 from colonnade.errors import FailedError, JobError, RequestError
+from colonnade.formats import check, stamp
 from colonnade.job.files import to_tables, with_sets
 from colonnade.job.records import Job
 from colonnade.job.trust import outside_names
@@ -115,7 +116,8 @@ class Sweep:
         ]
         tried = [point.settings for point in ranked]
         at_edge = edges(tried[0], tried) if ranked and math.isfinite(ranked[0].rank) else []
-        return {"job": self.job, "reused": self.reused, "at_edge": at_edge, "points": rows}
+        found = {"job": self.job, "reused": self.reused, "at_edge": at_edge, "points": rows}
+        return stamp("sweep") | found
 
     def save(self) -> Path:
         """Write `sweep.json` into the sweep's folder."""
@@ -132,6 +134,7 @@ class Sweep:
             raise RequestError(
                 f"there is no finished sweep in {folder}: make one with colonnade sweep --out"
             )
+        check("sweep", tables.get("format"), path)
         try:
             points = msgspec.convert(tables["points"], list[Point], str_keys=True)
             found = cls(tables["job"], points, Path(folder), tables["reused"])
@@ -183,7 +186,7 @@ def sweep(
     plan = list(_plan(job, grid, seeds))
     files = {label: folder / f"{digest(point)}.json" for label, point, _ in plan}
     folder.mkdir(parents=True, exist_ok=True)
-    records = {label: read_tables(file) for label, file in files.items()}
+    records = {label: _known(file) for label, file in files.items()}
     missing = [(label, point, None) for label, point, _ in plan if records[label] is None]
     if on_plan is not None:
         on_plan(len(missing), len(plan))
@@ -240,9 +243,18 @@ def _outside(settings: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def _known(file: Path) -> dict[str, Any] | None:
+    """A run that was trained before; None where there is none."""
+    tables = read_tables(file)
+    if tables is not None:
+        check("sweep", tables.get("format"), file)
+    return tables
+
+
 def _record(trial: Trial) -> dict[str, Any]:
     summary = None if trial.bad else trial.summary
     return {
+        **stamp("sweep"),
         "label": trial.label,
         "status": trial.status,
         "error": trial.error,

@@ -72,7 +72,8 @@ class _Server(uvicorn.Server):
 class Listener:
     """A port at which HTTP is spoken."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, option: str = "--http") -> None:
+        """`option` is where the user has named it."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # asyncio sends without delay only what it knows to be TCP.
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -82,7 +83,7 @@ class Listener:
         except OSError as error:
             self._socket.close()
             raise RequestError(
-                f"cannot listen at --http {host}:{port}: {reason(error)}; choose another port"
+                f"cannot listen at {option} {host}:{port}: {reason(error)}; choose another port"
             ) from None
         self.host, self.port = host, self._socket.getsockname()[1]
 
