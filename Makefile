@@ -59,7 +59,7 @@ bench-large: $(READY) ## tables larger than memory: speed and memory (20 minutes
 	$(BIN)/python -m benchmarks.large
 
 docs: $(READY)   ## the documentation as a site, in site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "site/index.html"
 
 docs-serve: $(READY) ## the same at http://127.0.0.1:8000, made anew when a page changes

@@ -144,6 +144,9 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Let links lead to where things are on the site."""
     place = page.file.src_uri
+    if place == "README.md":
+        # It is the only page of its section, and has its own index.
+        page.meta["hide"] = ["navigation"]
     return markdown if place in MADE else relinked(markdown, in_repository(place))
 
 

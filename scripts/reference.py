@@ -39,7 +39,7 @@ def _command(name: str, command: Any, level: int) -> Iterator[str]:
     options = [p for p in command.params if p.name != "help" and not getattr(p, "hidden", False)]
     if options:
         rows = "\n".join(_row(parameter) for parameter in options)
-        yield f"| | default | |\n|---|---|---|\n{rows}"
+        yield f"| option | default | what |\n|---|---|---|\n{rows}"
     for child, inner in subcommands.items():
         yield from _command(f"{name} {child}", inner, level + 1)
 

@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 import yaml
 
-from scripts import docs_site, picture, reference
+from scripts import docs_site, docstrings, picture, reference
 from scripts.docs_site import AT_THE_ROOT, DOCS, MADE, ROOT, links, pages, resolved
 
 README = ROOT / "README.md"
@@ -101,7 +101,7 @@ def test_the_front_page_opens_with_the_picture_and_the_two_commands_and_is_short
     assert text.index("make test") < text.index("## What it is for")
 
 
-@pytest.mark.parametrize("module", [docs_site, reference])
+@pytest.mark.parametrize("module", [docs_site, docstrings, reference])
 def test_the_examples_of_a_script_hold(module):
     assert doctest.testmod(module).failed == 0
 
@@ -121,6 +121,6 @@ def test_the_reference_has_every_command_and_every_public_name():
 
 def test_the_site_asks_no_other_host_for_anything():
     theme, extra = settings()["theme"], settings()["extra"]
-    assert theme["font"] is False and set(extra) == {"generator"}
-    assert not [path for path in settings()["extra_css"] if ":" in path]
+    assert theme["font"] is False and set(extra) == {"generator", "polyfills"}
+    assert not [path for path in settings()["extra_css"] + extra["polyfills"] if ":" in path]
     assert "extra_javascript" not in settings() and "repo_url" not in settings()
