@@ -150,6 +150,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return markdown if place in MADE else relinked(markdown, in_repository(place))
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Give the dialogue of the search a name, for who hears the page."""
+    named = 'data-md-component="search" role="dialog"'
+    return output.replace(named, f'{named} aria-label="Search"')
+
+
 def on_startup(command: str, dirty: bool) -> None:
     """Keep help texts as wide whatever the terminal."""
     os.environ["COLUMNS"] = "100"

@@ -16,13 +16,8 @@ EXAMPLE = re.compile(
 def with_blocks(text: str) -> str:
     """A docstring whose interactive examples stand between fences.
 
-    >>> print(with_blocks("Add one.\\n\\nExample:\\n    >>> 1 + 1\\n    2"))
-    Add one.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
+    >>> with_blocks("Add one.\\n\\nExample:\\n    >>> 1 + 1\\n    2")
+    'Add one.\\n\\n```pycon\\n>>> 1 + 1\\n2\\n```'
     """
 
     def fenced(match: re.Match[str]) -> str:
