@@ -6,10 +6,12 @@ READY := .venv/.ready
 WORKERS ?= 3
 # The data sets that do not come with a package; tests that need them are skipped without.
 export COLONNADE_DATA ?= $(abspath ../shared/data)
+# The browser that pages are tested in: Debian's, installed where that needs no more than root.
+CHROMIUM := /usr/bin/chromium
 # What is compiled is kept: else every worker, and every process of a test, compiles all anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all torture fuzz check bench bench-wan bench-large docs docs-serve format clean
+.PHONY: help demo browser test test-all torture fuzz check bench bench-wan bench-large docs docs-serve format clean
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -22,10 +24,16 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)   ## three methods between three real processes, and what they cost
 	@$(BIN)/colonnade demo
 
-test: $(READY)   ## the test suite
+browser:         ## Debian's chromium (root); without it the tests in a browser are skipped
+	@test -x $(CHROMIUM) || { test "$$(id -u)" = 0 && command -v apt-get && apt-get update \
+	  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium \
+	  fonts-dejavu-core; } >/dev/null 2>&1 \
+	  || echo "chromium could not be installed: the tests in a browser are skipped"
+
+test: $(READY) browser ## the test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow'
 
-test-all: $(READY) ## the test suite with its slow part
+test-all: $(READY) browser ## the test suite with its slow part
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 torture: $(READY) ## kill parties of a real job at random, and see that nothing is lost
@@ -51,6 +59,7 @@ bench: $(READY)  ## speed as ratios, measured side by side in one run
 	$(BIN)/python -m benchmarks.alignment
 	$(BIN)/python -m benchmarks.predict
 	$(BIN)/python -m benchmarks.serve
+	$(BIN)/python -m benchmarks.report
 
 bench-wan: $(READY) ## the transport over emulated slow lines (root)
 	$(BIN)/python -m benchmarks.wan

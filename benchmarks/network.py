@@ -32,7 +32,7 @@ from colonnade.job.files import load
 
 ROWS, COLUMNS, HIDDEN, EMBEDDING, CLASSES, BATCH = 60_000, 392, 32, 10, 10, 256
 SMOKE_ROWS = 1000
-TORCH = ("forward", "backward", "aggregate")
+TORCH = ("forward", "backward", "aggregate", "top", "local")
 JOB = """
 name = "light"
 method = {{ name = "fedsgd" }}

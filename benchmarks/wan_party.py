@@ -27,7 +27,7 @@ from colonnade.net.detector import FailureDetector, new_incarnation
 from colonnade.net.runner import Address, run_connected
 from colonnade.net.world import NetworkWorld
 from colonnade.party.session import run_session
-from colonnade.party.world import UNCHARGED, Work
+from colonnade.party.world import COSTS, Work
 from colonnade.record.metrics import METRICS
 from colonnade.record.sizes import Sizes
 from colonnade.run.clock import null_trainings
@@ -44,15 +44,15 @@ class Sleeping(NetworkWorld):
 
     costs: Costs
 
-    async def compute(self, work: Callable[[], T], kind: Work) -> T:
-        cost = "0s" if kind in UNCHARGED else getattr(self.costs, kind.name.lower())
+    async def compute(self, work: Callable[[], T], kind: Work, round: int = -1) -> T:
+        cost = getattr(self.costs, COSTS[kind]) if kind in COSTS else "0s"
         seconds = duration_ns(cost) / 1e9
 
         def sleep_and_work() -> T:
             time.sleep(seconds)
             return work()
 
-        return await super().compute(sleep_and_work if seconds else work, kind)
+        return await super().compute(sleep_and_work if seconds else work, kind, round)
 
 
 async def line(world: NetworkWorld, job: Job, width: int, window: int) -> list[float]:

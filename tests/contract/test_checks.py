@@ -125,7 +125,7 @@ def test_a_world_that_does_not_hold_is_found():
         simulator = Simulator(job)
         for world in simulator.worlds.values():
             world.take = lambda sender, frame, w=world: (
-                w.inbox.appendleft((sender, frame)),
+                w.inbox.appendleft((sender, frame, w.now())),
                 w.waiting is not None and simulator.wake_at(simulator.now_ns, w),
             )
         worlds = simulator.worlds

@@ -307,7 +307,9 @@ def test_a_run_folder_can_be_read_again(tmp_path):
     assert pq.read_table(folder / "history.parquet").num_rows == 2
     assert pq.read_table(folder / "rounds.parquet").num_rows == made.rounds
     timeline = pq.read_table(folder / "timeline.parquet").to_pylist()
-    assert {row["kind"] for row in timeline} == {"forward", "backward", "aggregate", "wait"}
+    assert {row["kind"] for row in timeline} == {
+        *("forward", "backward", "aggregate", "wait", "send", "receive")
+    }
     ledger = json.loads((folder / "ledger.json").read_text())
     sent = sum(e["bytes"] for e in ledger["lab"] if e["direction"] == "sent")
     got = sum(e["bytes"] for e in ledger["clinic"]

@@ -3,8 +3,8 @@
 Exit codes: 0; 1 when the job failed; 2 when the request is wrong; 130 after Ctrl-C. Whatever is
 not 0 comes with one sentence on standard error; only our own mistakes show a traceback.
 
-May import reproduce, run, privacy, serve, predict, align, net, tls, party, learn, record, models,
-data, job, methods, policies, compress, protect, wire.
+May import reproduce, page, run, privacy, serve, predict, align, net, tls, party, learn, record,
+models, data, job, methods, policies, compress, protect, wire.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from colonnade.cli.plan import plan
 from colonnade.cli.predict import predict
 from colonnade.cli.privacy import privacy
 from colonnade.cli.race import race
+from colonnade.cli.report import report
 from colonnade.cli.reproduce import reproduce
 from colonnade.cli.serve import serve
 from colonnade.cli.simulate import simulate
@@ -51,7 +52,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(demo, look, plan, simulate, compare, sweep, race, launch, align, join, stop, predict, serve),
-    *(inspect, privacy, export, ledger, methods, jobs, reproduce),
+    *(inspect, report, privacy, export, ledger, methods, jobs, reproduce),
 )
 for _command in COMMANDS:
     app.command()(_command)

@@ -23,6 +23,7 @@ from colonnade.learn.passive import TorchLearner
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import evaluating
 from colonnade.policies.view import Exchange
+from colonnade.policies.weight import quantiles
 from colonnade.record.calibration import Calibration, fit
 from colonnade.record.tree import Tree
 from colonnade.wire.messages import Gradient, Labels, Packed, Upload
@@ -160,10 +161,11 @@ class TorchActive(TorchLearner):
     ) -> Aggregate:
         """Top model, loss, and its derivatives by every embedding; what others get is never
         weighed."""
-        factors, answer = None, None
+        factors, answer, self.weighed = None, None, None
         if stale and self._method.weight.weighs:
             answer = self._derivatives(own, exchange)
             factors = self._row_weights(exchange.answer, answer)
+            self.weighed = quantiles(factors)
         leaves = self._leaves(own, exchange, wanted)
         loss = self._loss(exchange, self._predict(self._modules["top"], leaves), factors)
         if loss.requires_grad:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from colonnade.data.splits import Split
 from colonnade.policies.view import Exchange
 from colonnade.record.calibration import Calibration
+from colonnade.record.events import Quantiles
 from colonnade.record.tree import Tree, Weights
 from colonnade.wire.messages import Gradient, Labels, Packed, Snapshot, Upload
 
@@ -48,6 +49,9 @@ class Learner(Protocol):
     calibration: Calibration | None
     """At an active party that has scored classes: how the scores of the best round become
     probabilities."""
+
+    weighed: Quantiles | None
+    """Of the weights that the last update gave its rows; None where it weighed none."""
 
     @property
     def rate(self) -> float:

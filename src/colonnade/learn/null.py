@@ -50,6 +50,7 @@ class NullLearner:
     prefetches = False
     best = -1
     calibration: Calibration | None = None
+    weighed = None
 
     def __init__(self, me: str, method: Method, sizes: Sizes) -> None:
         self.width = sizes.widths.get(me, 0)

@@ -25,8 +25,10 @@ from colonnade.learn.participant import Participant
 from colonnade.learn.schedule import EVALUATION_ROWS
 from colonnade.learn.trainer import Randomness, Trainer, evaluating
 from colonnade.policies.view import MOST_MAX, Exchange
+from colonnade.policies.weight import quantiles
 from colonnade.protect.masks import Masks
 from colonnade.record.calibration import Calibration
+from colonnade.record.events import Quantiles
 from colonnade.record.tree import Tree, Weights, moved
 from colonnade.wire.messages import Gradient, Labels, Packed
 
@@ -36,6 +38,7 @@ class TorchLearner:
 
     prefetches = True
     calibration: Calibration | None = None
+    weighed: Quantiles | None = None
 
     def __init__(
         self,
@@ -316,9 +319,11 @@ class TorchPassive(TorchLearner):
             exchange.forward = present
         forward: Forward = exchange.forward
         gradient = self._bounded(self._gradient(exchange, forward.embedding))
+        self.weighed = None
         if present is not None and self._method.weight.weighs_fresh:
             rows = self._method.weight.rows(then.embedding.detach(), present.embedding.detach())
             gradient = gradient * rows.view(-1, 1)
+            self.weighed = quantiles(rows)
         self._trainer.begin_round()
         self._importance = gradient.sum(dim=0).abs()
         self._go_back(forward, gradient)
@@ -336,6 +341,7 @@ class TorchPassive(TorchLearner):
             stale = exchange.forward.embedding.detach()
             rows = self._method.weight.rows(stale, forward.embedding.detach())
             gradient = gradient * rows.view(-1, 1)
+            self.weighed = quantiles(rows)
         self._go_back(forward, gradient)
         self._trainer.step(exchange.round)
 

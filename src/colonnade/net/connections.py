@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 
 from colonnade.errors import ColonnadeError, PartyError, RefusedError, StoppedError, WireError
 from colonnade.job.records import Job
 from colonnade.net.detector import FailureDetector
 from colonnade.net.link import Connection, Emulation, Stream
 from colonnade.net.roster import Roster
+from colonnade.net.sends import Sends
 from colonnade.net.session import ACK_EVERY_FRAMES, Frame, Kind, Segment, Session
 from colonnade.record.events import Disconnected, PeerFailed
 from colonnade.wire.codec import Codec
@@ -50,8 +52,9 @@ class Connections:
         self.detector.judges = self.leads
         self.limits = job.limits
         self.codec = Codec(job.limits.message_bytes)
-        self.inbox: deque[tuple[str, Message, int]] = deque()
-        """Received messages, with their senders and sizes."""
+        self.inbox: deque[tuple[str, Message, int, int]] = deque()
+        """Received messages, with their senders and sizes, and when they came."""
+        self.sends = Sends(detector.now)
         self.inbox_bytes = 0
         self.goodbyes: dict[str, bytes] = {}
         """The receipts of the peers that have said goodbye."""
@@ -125,6 +128,7 @@ class Connections:
         The connection replaces an open one to the same peer.
         """
         connection = Connection(stream, self.roster.peers[peer].session, self._emulation)
+        connection.written = partial(self.sends.written, peer)
         # The old writer must take nothing more from the session: two would mix up its segments.
         if (old := self.connections.get(peer)) is not None:
             old.retire()
@@ -237,7 +241,7 @@ class Connections:
                 self.ended = "the job is complete"
         else:
             message = self.codec.decode(frame.data)
-            self.inbox.append((peer, message, len(frame.data)))
+            self.inbox.append((peer, message, len(frame.data), self.detector.now()))
             self.inbox_bytes += len(frame.data)
 
     def _take_last_word(self, peer: str, segment: Segment) -> None:

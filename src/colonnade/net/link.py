@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -71,6 +72,8 @@ class Connection:
         """The reader waits for room in the inbox, so the peer is not read from, and not silent."""
         self.incarnation: int | None = None
         """The incarnation of the passive party at the other end, once it has joined."""
+        self.written: Callable[[Session, int], None] = lambda session, number: None
+        """Called when the transport has all of a frame: with its session and its number there."""
         self.refusal: str | None = None
         """Why the connection is refused after it was admitted."""
         self._urgent: dict[int, Segment] = {}
@@ -114,7 +117,7 @@ class Connection:
 
     async def _pump(self) -> None:
         while not self.closing.is_set():
-            segment = self._next()
+            session, segment = self.session, self._next()
             if segment is None:
                 self._wakeup.clear()
                 await self._wakeup.wait()
@@ -124,6 +127,8 @@ class Connection:
                 await self.stream.write(data)
             else:
                 await self._delay(data, self._emulation)
+            if session is not None and segment.ends_frame:
+                self.written(session, segment.number)
 
     def _next(self) -> Segment | None:
         if self._urgent:

@@ -124,6 +124,11 @@ class Segment(NamedTuple):
         if any(stray) or bool(self.data) != has_text:
             raise WireError(f"a {Kind(self.kind).name} segment that says more or less than it may")
 
+    @property
+    def ends_frame(self) -> bool:
+        """Whether it has the last bytes of a frame."""
+        return self.kind == Kind.DATA and self.offset + len(self.data) == self.total
+
     def text(self) -> str:
         """The segment's text, fit to be printed: control characters from outside are replaced."""
         return printable(bytes(self.data).decode(errors="replace"))
@@ -208,6 +213,11 @@ class Session:
     def unacknowledged(self) -> int:
         """How many frames are kept."""
         return len(self._kept)
+
+    @property
+    def newest(self) -> int:
+        """The number of the frame that was put last."""
+        return self._first + len(self._kept) - 1
 
     @property
     def begun(self) -> bool:

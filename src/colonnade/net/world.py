@@ -20,9 +20,11 @@ from colonnade.net.compute import ComputeThread
 from colonnade.net.connections import Connections
 from colonnade.net.detector import FailureDetector, alarm
 from colonnade.net.link import Emulation
+from colonnade.net.sends import Sent
 from colonnade.net.session import Session
 from colonnade.party.world import NAMES, UNCHARGED, Over, Regrouped, Work
 from colonnade.record.events import Event, Worked
+from colonnade.record.exchanges import Exchanges
 from colonnade.record.timeline import Timeline
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.messages import Message
@@ -53,6 +55,7 @@ class NetworkWorld(Connections):
         super().__init__(job, me, detector, incarnation, emulation, generation)
         self.ledger = Ledger()
         self.timeline = Timeline()
+        self.exchanges = Exchanges()
         self.receipt: Callable[[str], bytes] = lambda peer: b""
         """What this party's goodbye to a peer carries."""
         self.settled: Callable[[], None] = lambda: None
@@ -70,6 +73,7 @@ class NetworkWorld(Connections):
         return self.detector.now()
 
     def tell(self, event: Event) -> None:
+        self.exchanges(event)
         self.detector.tell(event)
 
     def token(self) -> str:
@@ -97,6 +101,10 @@ class NetworkWorld(Connections):
         if self.regroup_reason is not None:
             self.detector.notice(f"meets the others again: {self.regroup_reason}")
         self.regroup_reason = None
+        self._note_sends(all_of_them=True)
+        # What one end sends from here on is what the other receives from there on.
+        now_ns, generation = self.now(), str(self.roster.generation)
+        self.timeline.add("begin", now_ns, now_ns, message=generation)
 
     def _absent(self) -> str:
         missing = [name for name, peer in self.roster.peers.items() if peer.session is None]
@@ -133,9 +141,13 @@ class NetworkWorld(Connections):
         session = await self._room_for(to, len(frame))
         # The ledger comes first: after a crash, an entry without a message is a smaller evil than a
         # message without an entry.
-        self.detector.message("sent", to, kind.__name__, getattr(message, "round", -1), len(frame))
-        self.ledger.count(to, "sent", kind, len(frame))
+        sent = Sent(
+            to, kind.__name__, getattr(message, "round", -1), len(frame), self.detector.now()
+        )
+        self.detector.message("sent", to, sent.kind, sent.round, sent.size)
+        self.ledger.count(to, "sent", kind, sent.size)
         self._put(to, session, frame)
+        self.sends.queued(session, sent)
         # Let the writer send it now: whatever the program does next may take long.
         await self._yield_to_io()
 
@@ -157,6 +169,7 @@ class NetworkWorld(Connections):
         # to this party, until its messages are read and acknowledged here.
         self.blocked = True
         self.room.set()
+        began_ns = self.now()
         try:
             with self.detector.waiting(lambda: f"{to}: to take in what was sent"):
                 while not session.has_room(size, self.limits):
@@ -164,6 +177,7 @@ class NetworkWorld(Connections):
         finally:
             self.blocked = False
             self.detector.arrived(to)
+            self.timeline.add("wait", began_ns, self.now(), peer=to)
 
     def _session(self, to: str) -> Session:
         session = self.roster.peers[to].session
@@ -174,18 +188,9 @@ class NetworkWorld(Connections):
         self, until: int | None = None, waiting_for: Callable[[], str] | None = None
     ) -> tuple[str, Message] | None:
         self._check()
-        if not self.inbox:
-            began_ns = self.now()
-            wakes = alarm(self.changed, None if until is None else until - began_ns)
-            with self.detector.waiting(waiting_for or (lambda: "any message")), wakes:
-                while not self.inbox:
-                    if self._interrupted or (until is not None and self.now() >= until):
-                        self._interrupted = False
-                        return None
-                    await self._wait_for_change()
-            self._yielded_ns = self.now()
-            self.timeline.add("wait", began_ns, self._yielded_ns)
-        sender, message, size = self.inbox.popleft()
+        if not self.inbox and not await self._wait_for_message(until, waiting_for):
+            return None
+        sender, message, size, came_ns = self.inbox.popleft()
         self.inbox_bytes -= size
         self.room.set()
         kind = type(message)
@@ -193,10 +198,44 @@ class NetworkWorld(Connections):
             fault = f"{sender} sent what {self.me} does not take: {refusal}"
             raise BreachError(sender, fault)
         self.ledger.count(sender, "received", kind, size)
-        self.detector.message(
-            "received", sender, kind.__name__, getattr(message, "round", -1), size
-        )
+        round = getattr(message, "round", -1)
+        self.detector.message("received", sender, kind.__name__, round, size)
+        came_ns -= self.detector.begun_ns
+        more = round + 1, size, sender, kind.__name__
+        self.timeline.add("receive", came_ns, self.now(), *more)
+        self._note_sends()
         return sender, message
+
+    async def _wait_for_message(
+        self, until: int | None, waiting_for: Callable[[], str] | None
+    ) -> bool:
+        """Whether one is here; False when the instant came first, or an interruption."""
+        began_ns = self.now()
+        wakes = alarm(self.changed, None if until is None else until - began_ns)
+        try:
+            with self.detector.waiting(waiting_for or (lambda: "any message")), wakes:
+                while not self.inbox:
+                    if self._interrupted or (until is not None and self.now() >= until):
+                        self._interrupted = False
+                        return False
+                    await self._wait_for_change()
+            return True
+        finally:
+            self._yielded_ns = self.now()
+            # Who was waited for is whose message has ended it.
+            peer = self.inbox[0][0] if self.inbox else ""
+            self.timeline.add("wait", began_ns, self._yielded_ns, peer=peer)
+
+    def _note_sends(self, all_of_them: bool = False) -> None:
+        """Put what has left into the timeline; only while nothing is computed, which may be what
+        reads it."""
+        if all_of_them:
+            self.sends.settle()
+        begun_ns = self.detector.begun_ns
+        for sent, until_ns in self.sends.taken():
+            span = sent.queued_ns - begun_ns, until_ns - begun_ns
+            more = sent.round + 1, sent.size, sent.peer, sent.kind
+            self.timeline.add("send", *span, *more)
 
     def interrupt(self) -> None:
         self._interrupted = True
@@ -228,9 +267,10 @@ class NetworkWorld(Connections):
     async def sleep(self, ns: int) -> None:
         await asyncio.sleep(ns / 1e9)
 
-    async def compute(self, work: Callable[[], T], kind: Work) -> T:
+    async def compute(self, work: Callable[[], T], kind: Work, round: int = -1) -> T:
         """Run the work in the compute thread, or inline where work of its kind has been short."""
         self._fresh = self._fresh and kind in UNCHARGED
+        self._note_sends(all_of_them=kind == Work.SAVE)
         began_ns = self.now()
         if self._compute_thread.is_short(kind):
             if began_ns - self._yielded_ns > YIELD_AFTER_NS:
@@ -239,8 +279,11 @@ class NetworkWorld(Connections):
         else:
             result = await self._compute_thread.run(work, kind)
         ended_ns = self.now()
-        self.timeline.add(NAMES[kind], began_ns, ended_ns)
-        self.tell(Worked(self.me, began_ns, NAMES[kind], ended_ns))
+        self.timeline.add(NAMES[kind], began_ns, ended_ns, round + 1)
+        self.tell(Worked(self.me, began_ns, NAMES[kind], ended_ns, round))
+        if kind == Work.SAVE:
+            self.timeline.flush()
+            self.exchanges.flush()
         return result
 
     async def _yield_to_io(self) -> None:

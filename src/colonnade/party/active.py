@@ -24,7 +24,7 @@ from colonnade.party.masking import awaited, counted_once, hand_on
 from colonnade.party.outcome import Outcome
 from colonnade.party.scoring import ask_test, score
 from colonnade.party.warmup import Uploads, rehearse
-from colonnade.party.world import CODEC, Work, World
+from colonnade.party.world import DECODE, ENCODE, LOCAL_BACKWARD, LOCAL_FORWARD, Work, World
 from colonnade.policies.view import Exchange
 from colonnade.protect.masks import Keys
 from colonnade.record.checkpoints import Store
@@ -82,6 +82,8 @@ class Active(ActiveWork):
         """The answer of the last update on it."""
         self.times_arrivals = self.method.window.times_arrivals
         self.idle_round = -1
+        self.began_ns = 0
+        """When the last aggregation began."""
         self.losses: list[float] = []
         """Of the aggregations since the last whole round."""
         self.reason: str | None = None
@@ -306,15 +308,16 @@ class Active(ActiveWork):
         exchange.packed = {peer: self.inbox.pop((peer, round)) for peer in peers}
         try:
             gather = partial(learner.gather, exchange)
-            exchange.others = await self.world.compute(gather, CODEC)
+            exchange.others = await self.world.compute(gather, DECODE, round)
         except NotFiniteError as error:
+            self.began_ns = self.world.now()
             self._note(math.nan, exchange.completes)
             self.diverge(Fault(f"{error} in round {round + 1}", sender=error.peer))
             return
+        self.began_ns = self.world.now()
         wanted = order.at_once or not order.recomputes or self.method.weight.weighs
-        began_ns = self.world.now()
         aggregate = await self.derive(exchange, exchange.forward, wanted)
-        view.aggregate_ns = self.world.now() - began_ns
+        view.aggregate_ns = self.world.now() - self.began_ns
         view.actions.append((self.world.now(), "aggregate", round))
         self._note(aggregate.loss, exchange.completes)
         if local.reports and learner.has_features:
@@ -330,7 +333,8 @@ class Active(ActiveWork):
         else:
             self.owed, self.late_answer = exchange, aggregate.answer
         exchange.replied_ns = self.world.now()
-        await self.backward(lambda: learner.backward(exchange.forward, aggregate, exchange.round))
+        step = partial(learner.backward, exchange.forward, aggregate, round)
+        await self.backward(step, round)
         now_ns = self.world.now()
         view.backward_ns = now_ns - exchange.replied_ns
         view.remember(exchange, self.keep, exchange.replied_ns, now_ns, learner.rate)
@@ -351,19 +355,38 @@ class Active(ActiveWork):
         if completes is not None or (loss is not None and not math.isfinite(loss)):
             mean = sum(self.losses) / len(self.losses) if self.losses else None
             world, view = self.world, self.view
-            self.tell(RoundDone(world.me, world.now(), view.round, view.rounds, mean))
+            now_ns, ledger = world.now(), world.ledger
+            self.tell(
+                RoundDone(
+                    world.me,
+                    now_ns,
+                    view.round,
+                    view.rounds,
+                    mean,
+                    in_flight=len(self.inbox),
+                    local=view.local,
+                    fresh=view.fresh,
+                    bytes_up=ledger.training_bytes("received"),
+                    bytes_down=ledger.training_bytes("sent"),
+                    sent_ns=self.began_ns,
+                    replied_ns=now_ns,
+                )
+            )
             self.losses.clear()
 
     async def _update_locally(self, exchange: Exchange) -> None:
         """Own embedding anew with the present weights, the others' as they came."""
         began_ns = self.world.now()
-        own = await self.forward(exchange)
+        own = await self.forward(exchange, kind=LOCAL_FORWARD)
         wanted = self.owed is exchange and not self.method.order.recomputes
         aggregate = await self.derive_again(exchange, own, wanted)
         if wanted:
             self.late_answer = aggregate.answer
-        await self.backward(lambda: self.learner.local_backward(own, aggregate, exchange.round))
-        self.view.updated(exchange, began_ns, self.world.now())
+        step = partial(self.learner.local_backward, own, aggregate, exchange.round)
+        await self.backward(step, exchange.round, LOCAL_BACKWARD)
+        # Where several aggregations make a round, the exchange may be of one that ends none.
+        whole = exchange.completes
+        self.updated(exchange, self.view.round if whole is None else whole, began_ns)
 
     async def _reply_late(self) -> None:
         """The own updates are done: reply with the last gradient, or with one taken now."""
@@ -392,7 +415,7 @@ class Active(ActiveWork):
             if self.method.local.reports:
                 await world.send(peer, Status(exchange.round, view.agreed))
             pack = partial(self.learner.reply, exchange, peer, view.signals[peer])
-            await world.send(peer, await world.compute(pack, CODEC))
+            await world.send(peer, await world.compute(pack, ENCODE, exchange.round))
         if self.evaluations.open:
             self.evaluations.charge(done, world.ledger)
 
@@ -400,7 +423,7 @@ class Active(ActiveWork):
         """The updates that hold on a round are done: the models are those of the round."""
         self.learner.end_round(done)
         if self.evaluations.due(done):
-            await self.world.compute(partial(self._capture, done), Work.EVALUATE)
+            await self.world.compute(partial(self._capture, done), Work.EVALUATE, done)
         self.closed = done + 1
 
     def _capture(self, done: int) -> None:

@@ -26,22 +26,24 @@ class ActiveWork(TrainingLoop):
     def derive(self, exchange: Exchange, own: Any, wanted: bool) -> Awaitable[Aggregate]:
         """Loss and derivatives of an aggregation."""
         derive = partial(self.learner.aggregate, exchange, own, wanted)
-        return self.world.compute(derive, AGGREGATE)
+        return self.world.compute(derive, AGGREGATE, exchange.round)
 
     async def derive_again(self, exchange: Exchange, own: Any, wanted: bool) -> Aggregate:
         """Loss and derivatives of a local update."""
         derive = partial(self.learner.aggregate, exchange, own, wanted, stale=True)
         began_ns = self.world.now()
-        aggregate = await self.world.compute(derive, Work.TOP)
+        aggregate = await self.world.compute(derive, Work.TOP, exchange.round)
         self.view.top_ns = self.world.now() - began_ns
         return aggregate
 
-    def backward(self, step: Callable[[], None]) -> Awaitable[None]:
+    def backward(
+        self, step: Callable[[], None], round: int, kind: Work = BACKWARD
+    ) -> Awaitable[None]:
         """A party without columns has no backward pass of its own to pay for."""
         if self.learner.has_features:
-            return self.world.compute(step, BACKWARD)
-        return self._off_clock(step)
+            return self.world.compute(step, kind, round)
+        return self._off_clock(step, round, kind)
 
-    async def _off_clock(self, step: Callable[[], None]) -> None:
+    async def _off_clock(self, step: Callable[[], None], round: int, kind: Work) -> None:
         with self.world.off_clock():
-            await self.world.compute(step, BACKWARD)
+            await self.world.compute(step, kind, round)

@@ -18,6 +18,7 @@ from colonnade.party.outcome import Outcome
 from colonnade.party.world import FORWARD, Work, World
 from colonnade.policies.view import Exchange, Role
 from colonnade.record.checkpoints import Store
+from colonnade.record.events import LocalDone
 from colonnade.record.history import History
 from colonnade.wire.fault import Fault
 from colonnade.wire.ledger import Ledger
@@ -74,16 +75,29 @@ class TrainingLoop(ABC):
         """Wait for one message and take it in."""
         self.take(await self.world.receive(waiting_for=self.waiting_for))
 
-    async def forward(self, exchange: Exchange, stash: bool = False, like: object = None) -> object:
+    async def forward(
+        self,
+        exchange: Exchange,
+        stash: bool = False,
+        like: object = None,
+        kind: Work = FORWARD,
+    ) -> object:
         """The own embedding of a batch, at the present weights; None for a label-only party."""
         if not self.learner.width:
             return None
         world = self.world
         began_ns = world.now()
         work = partial(self.learner.forward, exchange.rows, stash, like)
-        embedding: object = await world.compute(work, FORWARD)
+        embedding: object = await world.compute(work, kind, exchange.round)
         exchange.forward_ns = self.view.forward_ns = world.now() - began_ns
         return embedding
+
+    def updated(self, exchange: Exchange, round: int, began_ns: int) -> None:
+        """A local update on an exchange is done, which counts as one of this round."""
+        world, view = self.world, self.view
+        view.updated(exchange, began_ns, world.now())
+        done = exchange.updates, view.local, self.learner.weighed
+        world.tell(LocalDone(world.me, view.finished_ns, round, *done))
 
     def take(self, received: tuple[str, Message] | None) -> None:
         """Take in a message, or refuse it in a sentence that names its sender."""
@@ -134,11 +148,15 @@ class TrainingLoop(ABC):
         """At a barrier: save, and stop if that was the plan."""
         store = self.store
         if store is not None:
-            await self.world.compute(lambda: store.save(round, self.state(ledger)), Work.SAVE)
+            work = partial(self._store, store, round, ledger)
+            await self.world.compute(work, Work.SAVE, round - 1)
         if leaving == self.world.me:
             raise StoppedError(f"stopped as planned after round {round}: {self.world.stopping}")
         if leaving and self.agreement.job.recovery.on_stop == "stop":
             raise StoppedError(f"stopped after round {round}, because {leaving} stopped")
+
+    def _store(self, store: Store, round: int, ledger: Ledger) -> None:
+        store.save(round, self.state(ledger))
 
 
 def not_due(sender: str, message: Message) -> BreachError:

@@ -23,7 +23,15 @@ from colonnade.party.outcome import REASONS, Outcome
 from colonnade.party.probed import Follower
 from colonnade.party.questions import Questions
 from colonnade.party.warmup import rehearse, upload
-from colonnade.party.world import BACKWARD, CODEC, Work, World
+from colonnade.party.world import (
+    BACKWARD,
+    DECODE,
+    ENCODE,
+    LOCAL_BACKWARD,
+    LOCAL_FORWARD,
+    Work,
+    World,
+)
 from colonnade.policies.view import Exchange, Role
 from colonnade.protect.masks import Masks
 from colonnade.record.checkpoints import Store
@@ -75,6 +83,8 @@ class Passive(TrainingLoop):
         self.compares = self.method.weight.weighs_fresh
         self.view.room = learner.room
         self.in_flight: dict[int, Exchange] = {}
+        self.sent_ns: dict[int, int] = {}
+        """When the embeddings were sent whose replies are not used yet, by round."""
         self.replies: deque[tuple[Exchange, Reply]] = deque()
         """Those that are not used yet, oldest first."""
         in_step = self.method.quorum.in_step
@@ -280,9 +290,10 @@ class Passive(TrainingLoop):
         exchange = Exchange(view.sent, self.agreement.plan.batch(view.sent))
         exchange.updates_then = view.updates
         exchange.forward = await self.forward(exchange, stash=self.stashes)
-        packed = await world.compute(partial(self.learner.pack, exchange), CODEC)
+        packed = await world.compute(partial(self.learner.pack, exchange), ENCODE, exchange.round)
         self.in_flight[view.sent] = exchange
-        view.actions.append((world.now(), "send", exchange.round))
+        now_ns = self.sent_ns[view.sent] = world.now()
+        view.actions.append((now_ns, "send", exchange.round))
         view.sent += 1
         if (in_flight := view.in_flight) > view.in_flight_max:
             view.in_flight_max = in_flight
@@ -306,33 +317,56 @@ class Passive(TrainingLoop):
         present = None
         if view.staleness and (self.recomputes or self.compares):
             present = await self.forward(exchange, like=exchange.forward)
-        await world.compute(partial(learner.unpack, exchange, reply), CODEC)
+        await world.compute(partial(learner.unpack, exchange, reply), DECODE, exchange.round)
         began_ns = world.now()
         backward = partial(learner.backward, exchange, present, view.staleness)
-        await world.compute(backward, BACKWARD)
+        await world.compute(backward, BACKWARD, exchange.round)
         now_ns = world.now()
         view.backward_ns = now_ns - began_ns
+        in_flight = view.in_flight
         view.remember(exchange, self.keep, began_ns, now_ns, learner.rate)
-        world.tell(RoundDone(world.me, now_ns, exchange.round, view.rounds))
+        self._tell_of(exchange, in_flight)
+
+    def _tell_of(self, exchange: Exchange, in_flight: int) -> None:
+        """The fresh update of a round is done, with so many in flight until then."""
+        world, view = self.world, self.view
+        world.tell(
+            RoundDone(
+                world.me,
+                view.finished_ns,
+                exchange.round,
+                view.rounds,
+                window=self.method.window.allowed(view),
+                in_flight=in_flight,
+                staleness=view.staleness,
+                local=view.local,
+                fresh=view.fresh,
+                bytes_up=world.ledger.training_bytes("sent"),
+                bytes_down=world.ledger.training_bytes("received"),
+                sent_ns=self.sent_ns.pop(exchange.round),
+                replied_ns=exchange.replied_ns,
+                weights=self.learner.weighed,
+            )
+        )
 
     async def _update_locally(self, exchange: Exchange) -> None:
         """Forward anew with the present weights, then backward with the reply of then."""
         began_ns = self.world.now()
-        forward = await self.forward(exchange)
-        await self.world.compute(
-            lambda: self.learner.local_backward(forward, exchange), Work.BACKWARD
-        )
-        self.view.updated(exchange, began_ns, self.world.now())
+        forward = await self.forward(exchange, kind=LOCAL_FORWARD)
+        backward = partial(self.learner.local_backward, forward, exchange)
+        await self.world.compute(backward, LOCAL_BACKWARD, exchange.round)
+        self.updated(exchange, exchange.round, began_ns)
 
     async def _answer(self, question: Evaluate) -> None:
         """Evaluation embeddings with the weights of the round that was asked for."""
         best = self.questions.is_test(question)
         with self.world.off_clock():
             if not best:
-                await self.world.compute(partial(self.learner.keep, question.round), Work.EVALUATE)
+                keep = partial(self.learner.keep, question.round)
+                await self.world.compute(keep, Work.EVALUATE, question.round)
             for split in question.splits:
                 embed = partial(self.learner.evaluate, split, question.round, best)
-                for start, packed in await self.world.compute(embed, Work.EVALUATE):
+                for start, packed in await self.world.compute(embed, Work.EVALUATE, question.round):
                     answer = EvaluationEmbedding(question.round, split, start, packed)
                     await self.world.send(self.active, answer)
 

@@ -29,7 +29,7 @@ async def score(program: Active, evaluation: Evaluation) -> None:
         for split, pieces in evaluation.pieces.items():
             asked = evaluation.models, split, pieces, evaluation.round
             measure = partial(program.learner.score, *asked)
-            measured |= await program.world.compute(measure, Work.EVALUATE)
+            measured |= await program.world.compute(measure, Work.EVALUATE, evaluation.round)
     if evaluation.is_test:
         program.evaluations.close(evaluation)
         program.tell(Tested(world.me, world.now(), program.evaluations.best, measured))

@@ -22,22 +22,43 @@ class Work(IntEnum):
     BACKWARD = 1
     AGGREGATE = 2
     TOP = 3
-    CODEC = 4
-    EVALUATE = 5
+    ENCODE = 4
+    """Writing a tensor as it crosses the wire."""
+    DECODE = 5
+    """Reading one."""
+    LOCAL_FORWARD = 6
+    """Those of a local update, which cost as much as those of a fresh one."""
+    LOCAL_BACKWARD = 7
+    EVALUATE = 8
     """Embeddings of held-out rows, scores, and the copies of weights that they need."""
-    SAVE = 6
+    SAVE = 9
     """Checkpoints and results, written and read, and the models that they are put into."""
-    ALIGN = 7
+    ALIGN = 10
     """Ids, under blinds and keys."""
-    SCORE = 8
+    SCORE = 11
     """Embeddings and scores of rows after the training."""
 
 
-FORWARD, BACKWARD, AGGREGATE, CODEC = Work.FORWARD, Work.BACKWARD, Work.AGGREGATE, Work.CODEC
+FORWARD, BACKWARD, AGGREGATE = Work.FORWARD, Work.BACKWARD, Work.AGGREGATE
+ENCODE, DECODE = Work.ENCODE, Work.DECODE
+LOCAL_FORWARD, LOCAL_BACKWARD = Work.LOCAL_FORWARD, Work.LOCAL_BACKWARD
 """Those of every round, for the loops: Python 3.11 takes long to find a member in its class."""
-NAMES = tuple(kind.name.lower() for kind in Work)
+_OTHERWISE = {LOCAL_FORWARD: "local", LOCAL_BACKWARD: "local", Work.SAVE: "checkpoint"}
+NAMES = tuple(_OTHERWISE.get(kind, kind.name.lower()) for kind in Work)
+"""By kind, what the timeline calls it."""
 UNCHARGED = frozenset({Work.EVALUATE, Work.SAVE, Work.ALIGN, Work.SCORE})
 """What is no part of the training: it costs no virtual time."""
+COSTS = {
+    FORWARD: "forward",
+    BACKWARD: "backward",
+    AGGREGATE: "aggregate",
+    Work.TOP: "top",
+    ENCODE: "codec",
+    DECODE: "codec",
+    LOCAL_FORWARD: "forward",
+    LOCAL_BACKWARD: "backward",
+}
+"""By kind that is charged, the field of a job's costs that says how much."""
 LONG = UNCHARGED - {Work.SCORE}
 """What may take as long as it likes without keeping the party from being heard."""
 
@@ -110,8 +131,10 @@ class World(Protocol):
     def pending(self) -> int:
         """How many messages can be received without waiting."""
 
-    def compute(self, work: Callable[[], T], kind: Work) -> Awaitable[T]:
-        """Do the work and charge the party's time for it, unless it is `UNCHARGED`."""
+    def compute(self, work: Callable[[], T], kind: Work, round: int = -1) -> Awaitable[T]:
+        """Do the work and charge the party's time for it, unless it is `UNCHARGED`.
+
+        `round` is the one that it is for, for the timeline; -1 for none."""
 
     def off_clock(self, in_order: bool = False) -> AbstractContextManager[None]:
         """Inside, work, messages and waiting are not charged: for what only measures the training.

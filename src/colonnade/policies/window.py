@@ -25,6 +25,10 @@ class WindowPolicy:
     takes_choice = False
     """Whether it goes on from a size that was worked out from what was measured of the lines."""
 
+    def allowed(self, view: View) -> int:
+        """How many exchanges the party may have in flight now, for whoever watches."""
+        return view.window.size
+
     def refill(self, view: View) -> int:
         """How many batches to send before the reply at hand is used."""
         return 0
@@ -108,8 +112,11 @@ class Fixed(WindowPolicy):
 
     most: int
 
+    def allowed(self, view: View) -> int:
+        return min(self.most, view.room)
+
     def may_send(self, view: View) -> bool:
-        return view.in_flight < min(self.most, view.room)
+        return view.in_flight < self.allowed(view)
 
 
 @dataclass(frozen=True)

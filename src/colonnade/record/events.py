@@ -27,6 +27,10 @@ class Event(msgspec.Struct, frozen=True, tag=True):
         return None
 
 
+Quantiles = tuple[float, float, float]
+"""At 10, 50 and 90 %."""
+
+
 class RoundDone(Event, frozen=True):
     """The active party has aggregated a round; a passive party has used the reply of one of its
     rounds."""
@@ -37,6 +41,41 @@ class RoundDone(Event, frozen=True):
     """Of how many."""
     loss: float | None = None
     """Known to the active party only."""
+    window: int = 1
+    """How many exchanges the party may have in flight."""
+    in_flight: int = 0
+    """How many it had when it used the reply, this one included; at the active party, how many
+    embeddings wait for a later round."""
+    staleness: int = 0
+    """Own updates between the embedding and the use of its reply."""
+    updates: int = 1
+    """Updates on this exchange so far: the fresh one."""
+    local: int = 0
+    """Local updates so far, in all."""
+    fresh: int = 0
+    """Fresh updates so far, in all."""
+    bytes_up: int = 0
+    """Training bytes so far, from this party to the active one; at the active party from all."""
+    bytes_down: int = 0
+    """And in the other direction."""
+    sent_ns: int = 0
+    """When the embedding was sent; at the active party, when it began to aggregate."""
+    replied_ns: int = 0
+    """When the reply was taken in; at the active party, when it had aggregated."""
+    weights: Quantiles | None = None
+    """Where the update weighed its rows: the quantiles of the weights at 10, 50 and 90 %."""
+
+
+class LocalDone(Event, frozen=True):
+    """The party has done a local update."""
+
+    round: int
+    """On whose exchange, counted from 0."""
+    updates: int
+    """Updates on this exchange so far, the fresh one included."""
+    local: int
+    """Local updates so far, in all."""
+    weights: Quantiles | None = None
 
 
 class Evaluated(Event, frozen=True):
@@ -287,11 +326,14 @@ class Worked(Event, frozen=True):
     kind: str
     """As in the timeline: `forward`, `backward`, `aggregate`, …"""
     ended_ns: int
+    round: int = -1
+    """For which round, counted from 0; -1 for none."""
 
 
 EVENTS: tuple[type[Event], ...] = (
     *(RoundDone, Evaluated, Tested, Notice, Recorded, Started, Connected, Disconnected, PeerLeft),
     *(PeerFailed, Refused, Waiting, Resumed, Saved, Finished, Worked, RowsScored, Calibrated),
+    LocalDone,
 )
 """All kinds."""
 Subscriber = Callable[[Event], None]

@@ -3,6 +3,7 @@
     lock             held by the process that runs the party; its number, for `colonnade stop`
     start.json       when the party first started, and its secret seed if it was drawn
     checkpoints/     what to go on from after a crash, and which run it belongs to
+    timeline.part, exchanges.part  what the party did so far, as of its last checkpoint
     ledger.chain     everything that crossed, line by line
     party.json       the party's part in figures; there as soon as the party is done
     complete         there when the job is over for everybody
@@ -10,7 +11,8 @@
     reconciliation.json  where a peer's counts differ
     model.json       what it takes to score rows with the weights
     traffic/         what crossed in the first rounds, where that was to be recorded
-    timeline.parquet, last.safetensors, best.safetensors, preprocessing.json
+    timeline.parquet, exchanges.parquet  what the party did and when, and its rounds
+    last.safetensors, best.safetensors, preprocessing.json
 
 The active party's also has `history.parquet`, `rounds.parquet`, `classes.json` and `summary.json`.
 """
@@ -29,9 +31,21 @@ from msgspec.structs import replace
 from colonnade.errors import RequestError, reason
 from colonnade.record.card import FILE, Spent, read_card
 from colonnade.record.chain import LINE_BYTES_MAX, Line, printable
+from colonnade.record.exchanges import Exchanges
 from colonnade.record.lock import take_lock
+from colonnade.record.pieces import Pieces
 from colonnade.record.private import write_whole
-from colonnade.record.run import PartyRun, read_timeline, save_party, save_timeline
+from colonnade.record.run import PartyRun, save_party
+from colonnade.record.timeline import Timeline
+from colonnade.record.timeline_file import (
+    read_exchanges,
+    read_timeline,
+    save_exchanges,
+    save_timeline,
+)
+
+PARTS = ("timeline.part", "exchanges.part")
+"""Spans and rounds of a party that is not done; with its result they become Parquet files."""
 
 
 class PartyFolder:
@@ -79,6 +93,15 @@ class PartyFolder:
             write_whole(path, json.dumps(known))
         return known[key]
 
+    def timeline(self) -> Timeline:
+        """What earlier processes of the party did, as far as it was written when they ended, and
+        where this one goes on."""
+        return Timeline(Pieces(self.path / PARTS[0]))
+
+    def exchanges(self) -> Exchanges:
+        """The same of its rounds."""
+        return Exchanges(self.path / PARTS[1])
+
     @property
     def is_done(self) -> bool:
         """Whether the party's result is here."""
@@ -100,11 +123,15 @@ class PartyFolder:
     def complete(self) -> None:
         """The job is over for everybody."""
         write_whole(self.path / "complete", "")
+        # All of it is in the files of the result.
+        for part in PARTS:
+            (self.path / part).unlink(missing_ok=True)
 
     def save(self, party: PartyRun, facts: dict[str, Any]) -> None:
         """Keep the party's result; `party.json` comes last, when all else is there."""
         save_party(self.path, party)
         save_timeline(self.path / "timeline.parquet", {facts["party"]: party.spans})
+        save_exchanges(self.path / "exchanges.parquet", {facts["party"]: party.exchanges})
         write_whole(self.path / "ledger.json", json.dumps(party.ledger, indent=1) + "\n")
         facts |= {
             "fresh": party.fresh,
@@ -200,8 +227,15 @@ def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
         classes=tuple(json.loads(classes.read_text())) if classes.exists() else (),
         card=read_card(path) if (path / FILE).exists() else None,
         privacy=facts.get("privacy"),
+        exchanges=_exchanges(path / "exchanges.parquet", facts["party"]),
     )
     return party, facts
+
+
+def _exchanges(path: Path, party: str) -> Exchanges:
+    """Those of a party; none in a folder of a version that did not keep them."""
+    found = read_exchanges(path) if path.exists() else {}
+    return found.get(party, Exchanges())
 
 
 def is_done(path: Path) -> bool:

@@ -53,7 +53,7 @@ def read_regular(path: Path, bytes_max: int) -> bytes:
     colonnade.errors.RequestError: /dev/zero is no plain file: copy the whole folder of the run \
 again
     """
-    with _opened(path) as (file, size):
+    with opened(path) as (file, size):
         if size > bytes_max:
             raise _too_large(path, size, bytes_max)
         # Not to the end: a file that grows meanwhile would be read for ever.
@@ -62,7 +62,7 @@ again
 
 def hash_of(path: Path) -> str:
     """The SHA-256 of a plain file, which is read piece by piece."""
-    with _opened(path) as (file, size):
+    with opened(path) as (file, size):
         if size > WEIGHTS_BYTES_MAX:
             raise _too_large(path, size, WEIGHTS_BYTES_MAX)
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -70,7 +70,7 @@ def hash_of(path: Path) -> str:
 
 def shapes_of(path: Path) -> dict[str, Shape]:
     """What the tensors of a safetensors file are, by name; none of them is read."""
-    with _opened(path) as (file, size):
+    with opened(path) as (file, size):
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or not 2 <= length <= min(size - 8, _HEADER_BYTES_MAX):
             raise _damaged(path)
@@ -109,7 +109,7 @@ def _damaged(path: Path) -> RequestError:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[BufferedReader, int]]:
+def opened(path: Path) -> Iterator[tuple[BufferedReader, int]]:
     """A plain file and its size; a pipe would keep us waiting, a link may lead anywhere."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,15 @@ from colonnade.job.records import Job
 from colonnade.policies.view import Action, Effort
 from colonnade.record.card import CLASSES, FILES, PREPROCESSING, Card
 from colonnade.record.card import FILE as CARD
+from colonnade.record.exchanges import Exchanges
 from colonnade.record.figure import Curve, curves, data_frame
 from colonnade.record.folder import check_folder
 from colonnade.record.history import Row
 from colonnade.record.metrics import Metric
 from colonnade.record.private import private_file, write_whole
 from colonnade.record.reading import hash_of
+from colonnade.record.timeline import Timeline
+from colonnade.record.timeline_file import save_exchanges, save_timeline
 from colonnade.record.traffic import replace_pieces
 from colonnade.record.tree import Weights
 from colonnade.units import show_bytes, show_time
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
     from colonnade.record.sizes import Sizes
 
 
-Span = tuple[str, int, int]
-"""What a party did, from when, until when."""
 ROUND_FIELDS = {"round": pa.int64(), "time_s": pa.float64(), "loss": pa.float64()}
 EVALUATION_FIELDS = ROUND_FIELDS | {
     "epoch": pa.float64(),
@@ -64,7 +65,8 @@ class PartyRun:
     busy_s: float
     idle_s: float
     ledger: list[Entry]
-    spans: Collection[Span]
+    spans: Timeline
+    """What it did and when."""
     weights: Weights
     best_weights: Weights | None
     preprocessing: str | None = None
@@ -78,6 +80,8 @@ class PartyRun:
     """The recording of what crossed (`record.traffic`), where it is in no folder yet."""
     privacy: dict[str, float | None] | None = None
     """How often its rows left with noise, and the ε and δ of that; None where they did not."""
+    exchanges: Exchanges = field(default_factory=Exchanges)
+    """What became of each of its rounds."""
 
 
 @dataclass(frozen=True)
@@ -261,6 +265,8 @@ class Run:
         self.save_history(out)
         spans = {name: party.spans for name, party in self.parties.items()}
         save_timeline(out / "timeline.parquet", spans)
+        exchanges = {name: party.exchanges for name, party in self.parties.items()}
+        save_exchanges(out / "exchanges.parquet", exchanges)
         ledgers = {name: party.ledger for name, party in self.parties.items()}
         write_whole(out / "ledger.json", json.dumps(ledgers, indent=1) + "\n")
         write_whole(out / "summary.json", json.dumps(self.summary(), indent=1) + "\n")
@@ -273,28 +279,6 @@ class Run:
         )
         pq.write_table(_rows_table(self.history, EVALUATION_FIELDS), history)
         pq.write_table(_rows_table(self.losses, ROUND_FIELDS), rounds)
-
-
-def save_timeline(path: Path, spans: Mapping[str, Iterable[Span]]) -> None:
-    """Write what every party did and when."""
-    rows = [(name, *span) for name, own in spans.items() for span in own]
-    party, kind, start, end = zip(*rows, strict=True) if rows else ((), (), (), ())
-    table = pa.table(
-        {
-            "party": pa.array(party, pa.string()).dictionary_encode(),
-            "kind": pa.array(kind, pa.string()).dictionary_encode(),
-            "start_ns": pa.array(start, pa.int64()),
-            "end_ns": pa.array(end, pa.int64()),
-        }
-    )
-    pq.write_table(table, private_file(path))
-
-
-def read_timeline(path: Path) -> list[Span]:
-    """What one party did and when."""
-    table = pq.read_table(path)
-    columns = [table[name].to_pylist() for name in ("kind", "start_ns", "end_ns")]
-    return list(zip(*columns, strict=True))
 
 
 def _rows_table(rows: list[Row], fields: Mapping[str, pa.DataType]) -> pa.Table:

@@ -49,6 +49,8 @@ class Joined:
 class TrainingParticipation(Participation[Outcome]):
     """One process of a party that trains."""
 
+    keeps_time = True
+
     def __init__(
         self, me: Participant, folder: PartyFolder, subscribers: Sequence[Subscriber] = ()
     ) -> None:

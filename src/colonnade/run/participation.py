@@ -44,6 +44,8 @@ class Participation(ABC, Generic[Result]):
 
     chain_kind: type[Chain] = Chain
     world_kind: type[PartyWorld] = PartyWorld
+    keeps_time = False
+    """Whether what the party does and when is kept in its folder."""
     goes_on = True
     """Whether a process goes on with the work of the one before it, so that the ledger counts what
     that one did as repeated."""
@@ -116,6 +118,8 @@ class Participation(ABC, Generic[Result]):
         self.world.releases = self.counter()
         self.world.begun = self._begun
         self.world.settled = self.settled
+        if self.keeps_time:
+            self.world.folder, self.world.exchanges = self.folder, self.folder.exchanges()
         program = self.program()
         try:
             # Whatever is wrong with the data is found before anybody waits.
@@ -169,7 +173,7 @@ class Participation(ABC, Generic[Result]):
             # A clock that was set back must not make the time negative.
             self.world.start_clock(min(now_ns, self.folder.remember("begun_ns", now_ns)))
         if self.world.roster.begun_again or start:
-            self._tell(Resumed, start)
+            self.world.tell(Resumed(self.name, self.detector.time_ns(), start))
 
     def _receipt(self, peer: str) -> bytes:
         entries = self.world.ledger.entries()

@@ -259,6 +259,7 @@ def party_run(
         card=None if me is None else replace(card_of(me, *learnt), spent=spent_in(me, account)),
         traffic=[] if me is None or me.recorder is None else me.recorder.pieces,
         privacy=None if account is None else account.facts(),
+        exchanges=world.exchanges,
     )
 
 

@@ -11,6 +11,7 @@ from colonnade.net.world import NetworkWorld
 from colonnade.record.chain import Chain
 from colonnade.record.checkpoints import CheckpointError, FileStore
 from colonnade.record.events import Saved
+from colonnade.record.party_folder import PartyFolder
 from colonnade.record.timeline import Timeline
 from colonnade.record.tree import Tree
 from colonnade.run.releases import Gate
@@ -67,6 +68,8 @@ class PartyWorld(NetworkWorld):
     releases: Gate | None = None
     begun: Callable[[int], None] = staticmethod(lambda start: None)
     """Called with the checkpoint from which all go on, each time that they have agreed on it."""
+    folder: PartyFolder | None = None
+    """Where spans and exchanges outlive the process; None where nobody asks for them."""
 
     def agree(self, start: int) -> None:
         super().agree(start)
@@ -80,8 +83,14 @@ class PartyWorld(NetworkWorld):
 
     def start_clock(self, begun_ns: int) -> None:
         """The training began at this instant; what came before it is not counted."""
+        before, self.timeline = self.timeline, self.new_timeline()
         self.detector.begun_ns = begun_ns
-        self.timeline = Timeline()
+        # What crossed before, such as the handshake, is counted, and has negative times.
+        before.move(self.timeline, ("send", "receive", "begin"), begun_ns)
+
+    def new_timeline(self) -> Timeline:
+        """Where what this party does is noted."""
+        return Timeline() if self.folder is None else self.folder.timeline()
 
     def now(self) -> int:
         return self.detector.time_ns()

@@ -62,6 +62,7 @@ class Route:
     def put_at_once(self, frame: bytearray, in_order: bool = False) -> None:
         """Send a frame off the clock: it arrives now, or after all frames before it."""
         least_ns = max(self.pipe.last_arrival_ns, self._ruled_ns) if in_order else 0
+        self.pipe.begun_ns = self.pipe.left_ns = self.kernel.now_ns
         self.queued += 1
         self.kernel.deliver_at(max(self.kernel.now_ns, least_ns), self, frame)
 

@@ -101,6 +101,10 @@ class Pipe:
     random: np.random.Generator
     rules: Sequence[Rule] = ()
     _free_ns: int = 0
+    begun_ns: int = 0
+    """When the bits of the last message began to go onto the link."""
+    left_ns: int = 0
+    """When the last of them has left."""
     last_arrival_ns: int = 0
     _count: int = field(default=0)
 
@@ -118,6 +122,7 @@ class Pipe:
     def arrivals(self, sender: str, to: str, kind: str, size: int, now_ns: int) -> tuple[int, ...]:
         """When a message sent now arrives: once and in order, unless a rule says otherwise."""
         envelope = Envelope(sender, to, kind, self._count, now_ns)
+        self.begun_ns = self.left_ns = now_ns
         self._count += 1
         for rule in self.rules:
             match rule(envelope):
@@ -131,10 +136,11 @@ class Pipe:
 
     def arrival(self, size: int, now_ns: int) -> int:
         """When a message sent now arrives, if no rule applies: never before an earlier one."""
-        left_ns = now_ns
+        begun_ns = left_ns = now_ns
         if self.bandwidth is not None:
             begun_ns = self._free_ns if self._free_ns > now_ns else now_ns
             left_ns = self._free_ns = self._transmitted(begun_ns, size * 8)
+        self.begun_ns, self.left_ns = begun_ns, left_ns
         latency = self.latency.values
         arrival = left_ns + (latency[0] if len(latency) == 1 else self.latency.at(now_ns))
         if self.jitter_ns:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from colonnade.errors import BreachError, PartyError
 from colonnade.job.records import Costs
-from colonnade.party.world import NAMES, UNCHARGED, Work
+from colonnade.party.world import COSTS, NAMES, Work
 from colonnade.record.events import Event, Worked
+from colonnade.record.exchanges import Exchanges
 from colonnade.record.timeline import Timeline
 from colonnade.sim.links import Trace
 from colonnade.units import duration_ns
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from colonnade.sim.kernel import Route, Simulator
 
 T = TypeVar("T")
-Frame = tuple[str, bytearray]
+Frame = tuple[str, bytearray, int]
+"""A sender, what it has sent, and when that came."""
 
 MEASURED = None
 """Stands for a cost that is the measured duration of the work."""
@@ -44,6 +46,7 @@ class SimulatedWorld:
         self.ledger = Ledger()
         self.stopping: str | None = None
         self.timeline = Timeline()
+        self.exchanges = Exchanges()
         self.inbox: deque[Frame] = deque()
         self.blocked = False
         self.wake = 0
@@ -61,6 +64,9 @@ class SimulatedWorld:
         self._off_clock = 0
         self._in_order = False
         self._interrupted = False
+        self._work_codes = [self.timeline.code(name) for name in NAMES]
+        self._codes: dict[tuple[str, str, type[Message]], int] = {}
+        """By direction, peer and kind of message: the words of its spans."""
 
     def token(self) -> str:
         # A counter, so that a simulation is the same each time.
@@ -71,6 +77,7 @@ class SimulatedWorld:
         return self._kernel.now_ns
 
     def tell(self, event: Event) -> None:
+        self.exchanges(event)
         for subscriber in self._kernel.subscribers:
             subscriber(event)
 
@@ -93,11 +100,25 @@ class SimulatedWorld:
         if route.queued >= self._kernel.queue_max:
             await self._room(route)
         kind = type(message)
-        self.ledger.count(to, "sent", kind, len(frame))
+        size = len(frame)
+        self.ledger.count(to, "sent", kind, size)
         if self._off_clock:
             route.put_at_once(frame, self._in_order)
         else:
             route.put(frame, kind.__name__)
+        pipe = route.pipe
+        self._note("send", to, message, pipe.begun_ns, pipe.left_ns, size)
+
+    def _note(
+        self, way: str, peer: str, message: Message, start_ns: int, end_ns: int, size: int
+    ) -> None:
+        """Note a message that goes out or was taken in."""
+        key = (way, peer, type(message))
+        code = self._codes.get(key)
+        if code is None:
+            code = self._codes[key] = self.timeline.code(way, peer, key[2].__name__)
+        round = getattr(message, "round", -1) + 1
+        self.timeline.append((code, start_ns, end_ns, round, size))
 
     async def _room(self, route: Route) -> None:
         """Wait until another message fits into the queue."""
@@ -106,7 +127,7 @@ class SimulatedWorld:
             self.blocked = True
             # The inbox may grow over its bound now, which may let a blocked peer go on.
             kernel.admit(to=self)
-            await self._idle(lambda: f"room in its queue to {route.to.me}")
+            await self._idle(lambda: f"room in its queue to {route.to.me}", route.to.me)
             self.blocked = False
 
     async def receive(
@@ -121,11 +142,14 @@ class SimulatedWorld:
                     return None
                 self._kernel.wake_at(until, self)
             await self._idle(waiting_for or _any_message)
-        sender, frame = self.inbox.popleft()
+        sender, frame, came_ns = self.inbox.popleft()
         if self._kernel.stalled:
             self._kernel.admit(to=self)
         message = self._codec.decode(frame)
-        self.ledger.count(sender, "received", type(message), len(frame))
+        size = len(frame)
+        self.ledger.count(sender, "received", type(message), size)
+        self._note("receive", sender, message, came_ns, self._kernel.now_ns, size)
+        self.timeline.pack_some()
         return sender, message
 
     def interrupt(self) -> None:
@@ -145,7 +169,7 @@ class SimulatedWorld:
 
     def take(self, sender: str, frame: bytearray) -> None:
         """Take in a frame from the link."""
-        self.inbox.append((sender, frame))
+        self.inbox.append((sender, frame, self._kernel.now_ns))
         if self.waiting is not None:
             self._kernel.wake_at(self._kernel.now_ns, self)
 
@@ -153,7 +177,9 @@ class SimulatedWorld:
         return len(self.inbox)
 
     @coroutine
-    def compute(self, work: Callable[[], T], kind: Work) -> Generator[None, None, T]:
+    def compute(
+        self, work: Callable[[], T], kind: Work, round: int = -1
+    ) -> Generator[None, None, T]:
         """Do the work at once, and suspend the party for its cost in virtual time."""
         cost = self._costs[kind]
         if cost == 0 or self._off_clock:
@@ -166,9 +192,9 @@ class SimulatedWorld:
             result, end = self._timed(work, cost)
         if end > start:
             # What is appended here is packed when the party next waits.
-            self.timeline.append((NAMES[kind], start, end))
+            self.timeline.append((self._work_codes[kind], start, end, round + 1, 0))
             if kernel.subscribers:
-                self.tell(Worked(self.me, start, NAMES[kind], end))
+                self.tell(Worked(self.me, start, NAMES[kind], end, round))
             if not kernel.jump(end):
                 kernel.wake_at(end, self)
                 yield
@@ -194,14 +220,18 @@ class SimulatedWorld:
             self._in_order = before
 
     @coroutine
-    def _idle(self, waiting_for: Callable[[], str]) -> Generator[None, None, None]:
+    def _idle(self, waiting_for: Callable[[], str], peer: str = "") -> Generator[None, None, None]:
+        """Suspend the party until it is woken, perhaps for want of this peer."""
         since = self._kernel.now_ns
         self.waiting = (since, waiting_for)
         yield
         self.waiting = None
         now_ns = self._kernel.now_ns
         if now_ns > since and not self._off_clock:
-            self.timeline.add("wait", since, now_ns)
+            # Who was waited for is whose message has ended it.
+            if not peer and self.inbox:
+                peer = self.inbox[0][0]
+            self.timeline.add("wait", since, now_ns, peer=peer)
 
 
 def _any_message() -> str:
@@ -212,7 +242,7 @@ def _read_costs(costs: Costs) -> list[Cost]:
     """The cost of each kind of work."""
     read: list[Cost] = []
     for kind in Work:
-        quantity = "0s" if kind in UNCHARGED else getattr(costs, NAMES[kind])
+        quantity = getattr(costs, COSTS[kind]) if kind in COSTS else "0s"
         if quantity == "measured":
             read.append(MEASURED)
         else:

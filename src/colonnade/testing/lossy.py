@@ -149,7 +149,7 @@ class LossyWorld(SimulatedWorld):
             if last:
                 self.goodbyes.add(sender)
             else:
-                self.inbox.append((sender, data))
+                self.inbox.append((sender, data, self._kernel.now_ns))
         session = self.roster.peers[sender].session
         if session is not None and session._owed_frames:
             self._carry(sender, session.acknowledge())
@@ -161,11 +161,15 @@ class LossyWorld(SimulatedWorld):
                 raise Over
             await self._linger("the others to join")
         self._why = None
+        now_ns, generation = self._kernel.now_ns, str(self.roster.generation)
+        self.timeline.add("begin", now_ns, now_ns, message=generation)
 
     async def send(self, to: str, message: Message) -> None:
         frame = self._codec.encode(message)
         await self._put(to, frame, last=False)
         self.ledger.count(to, "sent", type(message), len(frame))
+        now_ns = self._kernel.now_ns
+        self._note("send", to, message, now_ns, now_ns, len(frame))
 
     async def _put(self, to: str, frame: bytearray, last: bool) -> None:
         self._check()

@@ -159,7 +159,7 @@ class Transfer:
     async def _exchange(self, world: World, round: int) -> GuestArithmetic | HostArithmetic:
         """Both send their components; what can be computed with the other's."""
         (peer,) = world.peers
-        tensors = await self._compute(world, self._sealed)
+        tensors = await self._compute(world, self._sealed, Work.ENCODE)
         await world.send(peer, Components(round, tensors))
         said = await self._next(world, Components, round)
         return await self._compute(world, partial(self._take, peer, said))
@@ -186,7 +186,7 @@ class Transfer:
         self, world: World, arithmetic: GuestArithmetic | HostArithmetic, round: int, update: int
     ) -> None:
         (peer,) = world.peers
-        mine = await self._compute(world, partial(self._masked, arithmetic))
+        mine = await self._compute(world, partial(self._masked, arithmetic), Work.ENCODE)
         buffers = tuple(_buffer(tensor.to_bytes()) for tensor, _ in mine)
         await world.send(peer, Masked(round, update, buffers))
         asked = await self._next(world, Masked, round, update)
@@ -281,9 +281,9 @@ class Transfer:
         except InvalidCipher as error:
             raise BreachError(peer, f"{peer} sent what is no encryption: {error}") from None
 
-    async def _compute(self, world: World, work: Callable[[], T]) -> T:
+    async def _compute(self, world: World, work: Callable[[], T], kind: Work = Work.DECODE) -> T:
         began = world.now()
-        result = await world.compute(work, Work.CODEC)
+        result = await world.compute(work, kind)
         self.busy_ns += world.now() - began
         return result
 

@@ -36,6 +36,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Direction, str], list[int]] = {}
+        self._training: dict[Direction, list[list[int]]] = {"sent": [], "received": []}
+        """Those of them that make the training: they are added up in every round."""
         self._last_size = 0
 
     def count(self, peer: str, direction: Direction, kind: type[Message], size: int) -> None:
@@ -45,6 +47,7 @@ class Ledger:
             tally = self._counts[key]
         except KeyError:
             tally = self._counts[key] = [0, 0]
+            self._sort_out()
         tally[0] += 1
         tally[1] += size
         self._last_size = size
@@ -53,6 +56,7 @@ class Ledger:
         """The same counts."""
         other = Ledger()
         other._counts = {key: list(tally) for key, tally in self._counts.items()}
+        other._sort_out()
         return other
 
     def before(self, peer: str, kind: type[Message]) -> Ledger:
@@ -69,6 +73,13 @@ class Ledger:
         kept = {key: tally for key, tally in mine.items() if key[0] != peer}
         theirs = {k: list(t) for k, t in other._counts.items() if peer in (None, k[0])}
         self._counts = kept | theirs
+        self._sort_out()
+
+    def _sort_out(self) -> None:
+        self._training = {"sent": [], "received": []}
+        for (_, way, kind), tally in self._counts.items():
+            if _PURPOSE_OF.get(kind, "control") in ("training", "control"):
+                self._training[way].append(tally)
 
     @classmethod
     def of(cls, entries: list[Entry]) -> Ledger:
@@ -78,15 +89,15 @@ class Ledger:
             (row["peer"], row["direction"], row["kind"]): [row["messages"], row["bytes"]]
             for row in entries
         }
+        ledger._sort_out()
         return ledger
 
     def training_bytes(self, direction: Direction) -> int:
         """Bytes of all that makes the training, or starts and ends it."""
-        return sum(
-            size
-            for (_, way, kind), (_, size) in self._counts.items()
-            if way == direction and _PURPOSE_OF[kind] in ("training", "control")
-        )
+        total = 0
+        for tally in self._training[direction]:
+            total += tally[1]
+        return total
 
     def entries(self) -> list[Entry]:
         """All rows, in a fixed order."""

@@ -1,0 +1,3 @@
+// A report carries its facts with it.
+"use strict";
+Colonnade.show(document.getElementById("page"), JSON.parse(document.getElementById("facts").textContent));
