@@ -8,17 +8,19 @@ import sys
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
 from scripts.docs_site import ROOT
+from tests import browser as real
+from tests.browser import SCHEMES, SIZES, faults, opened, shot
 
-pytestmark = pytest.mark.slow
-CHROMIUM = Path("/usr/bin/chromium")
-SIZES = {"wide": (1440, 900), "phone": (390, 844)}
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.skipif(bool(real.why_not()), reason=real.why_not() or "a browser is there"),
+]
 LOOKED_AT = ("index", "quick-start", "comparison", "command-line", "api", "methods/fullpipe")
-SERIOUS = ("serious", "critical")
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -58,76 +60,36 @@ def address(site):
 
 
 @pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM.exists():
-        pytest.skip("Debian's chromium is not installed")
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield found
-        found.close()
+def chromium():
+    with real.browser() as started:
+        yield started
 
 
-@pytest.fixture
-def tab(browser, request):
-    """Opens a page; what goes wrong in it is in its list `faults`."""
-    opened = []
-
-    def tab_of(base, size="wide", scheme="light"):
-        width, height = SIZES[size]
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme
-        )
-        opened.append(context)
-        page = context.new_page()
-        page.faults = []
-        page.on("pageerror", lambda error: page.faults.append(str(error)))
-        page.on(
-            "console",
-            lambda said: page.faults.append(said.text) if said.type in ("error", "warning") else 0,
-        )
-        page.on(
-            "request",
-            lambda sent: None if sent.url.startswith(base) else page.faults.append(sent.url),
-        )
-        return page
-
-    yield tab_of
-    for context in opened:
-        context.close()
+def test_every_page_loads_without_a_fault_or_a_request_to_another_host(site, address, chromium):
+    names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+    assert len(names) > 60
+    with opened(chromium, f"{address}/index.html") as page:
+        for name in names:
+            page.goto(f"{address}/{name}")
+            assert page.locator("h1").first.is_visible(), name
 
 
-def pages_of(site):
-    return sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
-
-
-def test_every_page_loads_without_a_fault_or_a_request_to_another_host(site, address, tab):
-    page = tab(address)
-    for name in pages_of(site):
-        page.goto(f"{address}/{name}")
-        assert page.locator("h1").first.is_visible(), name
-        assert page.faults == [], name
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("size", SIZES)
-def test_a_page_is_accessible_and_fits_at_each_size_in_each_scheme(address, tab, size, scheme):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page = tab(address, size, scheme)
-    for name in LOOKED_AT:
-        page.goto(f"{address}/{name}.html")
-        page.wait_for_load_state("networkidle")
-        found = axe.run(page).response["violations"]
-        serious = [(fault["id"], fault["nodes"][0]["html"]) for fault in found
-                   if fault["impact"] in SERIOUS]  # fmt: skip
-        assert serious == [], name
-        wider = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-        assert wider <= 0, f"{name} is {wider} pixels too wide"
-        assert page.faults == []
+def test_a_page_is_accessible_and_fits_at_each_size_in_each_scheme(address, chromium, size, scheme):
+    with opened(chromium, f"{address}/index.html", size=size, scheme=scheme) as page:
+        for name in LOOKED_AT:
+            page.goto(f"{address}/{name}.html")
+            page.wait_for_load_state("networkidle")
+            shot(page, f"docs-{name.replace('/', '-')}-{size}-{scheme}")
+            assert faults(page) == [], name
+            wider = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+            assert wider <= 0, f"{name} is {wider} pixels too wide"
 
 
 def search(page, words, leads_to):
     """Search with the keyboard, wait until all words count, and follow the result."""
+    page.wait_for_load_state("networkidle")
     page.keyboard.press("/")
     page.keyboard.type(words)
     found = page.locator(f'.md-search-result__item a[href*="{leads_to}"]').first
@@ -137,53 +99,51 @@ def search(page, words, leads_to):
     page.wait_for_url(f"**/{leads_to}*")
 
 
-def test_a_search_by_keyboard_finds_the_page(address, tab):
-    page = tab(address)
-    page.goto(f"{address}/index.html")
-    page.wait_for_load_state("networkidle")
-    search(page, "randomised response", "privacy.html")
-    assert page.faults == []
+@pytest.mark.parametrize(
+    ("words", "leads_to"),
+    [
+        ("randomised response", "privacy.html"),
+        ("is connected already, from another process", "troubleshooting.html"),
+        ("VerticalClassifier", "api.html"),
+    ],
+)
+def test_a_search_by_keyboard_finds_the_page(address, chromium, words, leads_to):
+    with opened(chromium, f"{address}/index.html") as page:
+        search(page, words, leads_to)
 
 
-def test_a_sentence_that_the_program_said_is_found(address, tab):
-    page = tab(address)
-    page.goto(f"{address}/index.html")
-    page.wait_for_load_state("networkidle")
-    search(page, "is connected already, from another process", "troubleshooting.html")
-
-
-def test_the_site_and_its_search_work_without_a_server(site, tab):
-    page = tab("file://")
+def test_the_site_and_its_search_work_without_a_server(site, chromium):
+    asked = []
+    context = chromium.new_context()
+    page = context.new_page()
+    page.on("request", lambda request: asked.append(request.url))
     page.goto((site / "index.html").as_uri())
-    page.wait_for_load_state("networkidle")
     search(page, "staleness", "fullpipe.html")
-    assert page.faults == []
+    context.close()
+    assert [url for url in asked if not url.startswith(site.as_uri())] == []
 
 
-def test_the_keyboard_reaches_the_content_and_the_sections(address, tab):
-    page = tab(address)
-    page.goto(f"{address}/quick-start.html")
-    page.keyboard.press("Tab")
-    assert page.locator(".md-skip").evaluate("link => link === document.activeElement")
-    reached = set()
-    for _ in range(40):
+def test_the_keyboard_reaches_the_content_and_the_sections(address, chromium):
+    with opened(chromium, f"{address}/quick-start.html") as page:
         page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.textContent.trim()"))
+        assert page.locator(".md-skip").evaluate("link => link === document.activeElement")
+        reached = set()
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("document.activeElement.textContent.trim()"))
     assert {"Guides", "Methods", "Reference", "Project", "Installing"} <= reached
 
 
-def test_dark_and_light_can_be_chosen_and_are_remembered(address, tab):
-    page = tab(address)
-    page.goto(f"{address}/index.html")
-    assert page.evaluate("document.body.dataset.mdColorScheme") == "default"
-    page.get_by_title("Switch to dark mode").click()
-    assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
-    page.goto(f"{address}/faq.html")
-    assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
+def test_dark_and_light_can_be_chosen_and_are_remembered(address, chromium):
+    with opened(chromium, f"{address}/index.html") as page:
+        assert page.evaluate("document.body.dataset.mdColorScheme") == "default"
+        page.get_by_title("Switch to dark mode").click()
+        assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
+        page.goto(f"{address}/faq.html")
+        assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
 
 
-def test_the_picture_is_on_the_front_page_and_in_words(address, tab):
-    page = tab(address, "phone")
-    page.goto(f"{address}/index.html")
-    picture = page.get_by_role("img", name="One second of virtual time")
-    assert picture.evaluate("img => img.complete && img.naturalWidth") > 0
+def test_the_picture_is_on_the_front_page_and_in_words(address, chromium):
+    with opened(chromium, f"{address}/index.html", size="phone") as page:
+        picture = page.get_by_role("img", name="One second of virtual time")
+        assert picture.evaluate("img => img.complete && img.naturalWidth") > 0
