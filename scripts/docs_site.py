@@ -27,6 +27,8 @@ HOME = {"README.md": "README.md", "docs": "README.md"}
 """The repository's front page has the site's in its place."""
 MADE = ("command-line.md", "api.md")
 """Pages that are made from the code."""
+SECTIONS = {"guides": "Guides", "methods": "Methods", "reproductions": "Results"}
+"""Where in the navigation a new page of a folder goes; all others are how-tos."""
 LINK = re.compile(r"(?<=\]\()(?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?(?=\))")
 FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
 LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml"}
@@ -123,6 +125,45 @@ def shown(path: str) -> str:
         code = file.read_text().rstrip().replace("```", "'''")
         blocks.append(f"## {name}\n\n```{LANGUAGES.get(file.suffix, 'text')}\n{code}\n```\n")
     return f"# {path}\n\n" + "\n".join(blocks)
+
+
+def named(entries: list[Any]) -> Iterator[str]:
+    """The pages that a part of the navigation names.
+
+    >>> list(named(["a.md", {"More": ["b.md", {"C": "c.md"}]}]))
+    ['a.md', 'b.md', 'c.md']
+    """
+    for entry in entries:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for inner in entry.values():
+                yield from [inner] if isinstance(inner, str) else named(inner)
+
+
+def completed(nav: list[Any], places: list[str]) -> list[Any]:
+    """The navigation, with every page that it does not name in the section of its folder.
+
+    >>> completed([{"Guides": []}, {"How-tos": ["data.md"]}], ["guides/new.md", "data.md"])
+    [{'Guides': ['guides/new.md']}, {'How-tos': ['data.md']}]
+    """
+    known = set(named(nav))
+    added: dict[str, list[str]] = {}
+    for place in places:
+        if place not in known:
+            section = SECTIONS.get(place.rpartition("/")[0], "How-tos")
+            added.setdefault(section, []).append(place)
+    return [
+        {title: [*inner, *added.get(title, [])] if isinstance(inner, list) else inner}
+        for entry in nav
+        for title, inner in entry.items()
+    ]
+
+
+def on_config(config: Any) -> Any:
+    """Find a place for pages that are new."""
+    config.nav = completed(config.nav, [place_of(page) for page in pages()])
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -30,16 +30,6 @@ def settings():
     return yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)
 
 
-def named(entries):
-    """The pages that a part of the navigation names."""
-    for entry in entries:
-        if isinstance(entry, str):
-            yield entry
-        else:
-            for inner in entry.values():
-                yield from [inner] if isinstance(inner, str) else named(inner)
-
-
 @cache
 def anchors(path):
     """The places in a page that a link can name."""
@@ -53,7 +43,8 @@ def anchors(path):
 
 def test_every_page_is_in_the_navigation_once_and_nothing_else_is():
     written = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
-    listed = list(named(settings()["nav"]))
+    whole = docs_site.completed(settings()["nav"], sorted(written))
+    listed = list(docs_site.named(whole))
     assert sorted(listed) == sorted(written | set(AT_THE_ROOT.values()) | set(MADE))
 
 
