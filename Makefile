@@ -11,7 +11,7 @@ CHROMIUM := /usr/bin/chromium
 # What is compiled is kept: else every worker, and every process of a test, compiles all anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo browser test test-all torture fuzz check bench bench-wan bench-large format clean
+.PHONY: help demo browser test test-all torture fuzz check bench bench-wan bench-large docs docs-serve format clean
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -67,6 +67,13 @@ bench-wan: $(READY) ## the transport over emulated slow lines (root)
 bench-large: $(READY) ## tables larger than memory: speed and memory (20 minutes, 15 GB of disk)
 	$(BIN)/python -m benchmarks.large
 
+docs: $(READY)   ## the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "site/index.html"
+
+docs-serve: $(READY) ## the same at http://127.0.0.1:8000, made anew when a page changes
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
+
 clean:           ## remove what the targets made
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
