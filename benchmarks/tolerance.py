@@ -1,13 +1,15 @@
 """What staleness and few bits cost in rounds: `python -m benchmarks.tolerance`.
 
-Full pipe with a fixed window, or with 4 in flight and few bits, at each of some rates; the rounds
-to a target that is held, at the best of them. The choices of `auto` rest on these tables.
+Full pipe with a fixed window, as it is and without its compensation of delay, or with 4 in flight
+and few bits, at each of some rates; the rounds to a target that is held, at the best of them. The
+choices of `auto` rest on these tables. `--job NAME` measures one of them.
 """
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,7 +27,7 @@ class Study:
     """A job, how long it is trained, what it must reach, and multiples of its rates."""
 
     job: str
-    epochs: int
+    length: str
     target: float
     rates: tuple[int, ...]
     windows: tuple[int, ...] = (1, 2, 4, 8, 16)
@@ -37,18 +39,27 @@ class Study:
             f"{window} in flight": {"window": f"fixed:{window}"} if window > 1 else {"most": 1}
             for window in self.windows
         }
+        for window in self.windows:
+            if window > 1:
+                plain = {"window": f"fixed:{window}", "weight": "uniform"}
+                found[f"{window} in flight, not compensated"] = plain
         for text in self.encodings:
             compress = {"embedding": text, "gradient": text}
             found[f"4 in flight, {text}"] = {"window": "fixed:4", "compress": compress}
         return found
 
 
-STUDIES = (Study("digits", 60, 0.93, (1, 2, 4, 8)), Study("credit", 8, 0.765, (1, 3)))
-SMOKE = (Study("digits", 1, 0.05, (4,), (1,), ("ef+scalar:3",)),)
+WAN = str(Path(__file__).with_name("wan-speedup.toml"))
+STUDIES = {
+    "digits": Study("digits", "train.epochs=60", 0.93, (1, 2, 4, 8)),
+    "credit": Study("credit", "train.epochs=8", 0.765, (1, 3, 9)),
+    "wan-speedup": Study(WAN, "train.rounds=300", 0.82, (3, 7), (1, 2, 5, 10), ()),
+}
+SMOKE = (Study("digits", "train.epochs=1", 0.05, (4,), (1, 2), ("ef+scalar:3",)),)
 
 
 def measure(study: Study, console: Console) -> None:
-    sets = [f"train.epochs={study.epochs}", "train.evaluate_every=10 rounds", "train.stop=end"]
+    sets = [study.length, "train.evaluate_every=10 rounds", "train.stop=end"]
     base = load(study.job, sets)
     base = msgspec.structs.replace(
         base, train=msgspec.structs.replace(base.train, target=None, patience=None)
@@ -73,7 +84,7 @@ def measure(study: Study, console: Console) -> None:
         values = [row.get(metric) for row in rows]
         at = steady_from(values, study.target, METRICS[metric])
         rounds[name][int(rate)] = None if at is None else rows[at]["round"]
-    table = Table(title=f"{study.job}: rounds to {base.train.metric} {study.target:g}, held")
+    table = Table(title=f"{base.name}: rounds to {base.train.metric} {study.target:g}, held")
     for heading in ("full pipe with", *(f"{rate}× the rate" for rate in study.rates), "best"):
         table.add_column(heading)
     for name, found in rounds.items():
@@ -86,5 +97,8 @@ def measure(study: Study, console: Console) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short form, to see that it runs")
-    for each in SMOKE if parser.parse_args().smoke else STUDIES:
+    parser.add_argument("--job", choices=STUDIES, help="this one only")
+    asked = parser.parse_args()
+    chosen = [STUDIES[asked.job]] if asked.job else list(STUDIES.values())
+    for each in SMOKE if asked.smoke else chosen:
         measure(each, Console())
