@@ -23,6 +23,8 @@ def runner() -> asyncio.Runner:
 def run(whole: Coroutine[Any, Any, T]) -> T:
     """Run a test to its end, and end whatever it has left running."""
     loop = runner().get_loop()
+    # Playwright leaves its thread without one.
+    asyncio.set_event_loop(loop)
     try:
         return runner().run(whole)
     finally:

@@ -10,6 +10,8 @@ import time
 import pytest
 
 from colonnade.cli import main
+from colonnade.record.clocks import align
+from colonnade.record.timeline_file import read_exchanges, read_timeline
 from tests.alliance import ACTIVE, PARTIES, PASSIVES, Alliance, differences, has_traceback, new_keys
 from tests.tcp_relay import Relay
 
@@ -241,6 +243,18 @@ def test_all_may_crash_at_once(calm, alliance):
         alliance.kill(name)
     alliance.start()
     same(calm, alliance)
+    timelines = {}
+    for name in PARTIES:
+        timelines[name] = read_timeline(alliance.run_folder(name) / "timeline.parquet")
+        spans = list(timelines[name])
+        begun = [place for place, span in enumerate(spans) if span.kind == "begin"]
+        assert len(begun) >= 2, f"{name} has lost what it did before"
+        assert any(span.kind == "forward" for span in spans[: begun[-1]])
+        rows = read_exchanges(alliance.run_folder(name) / "exchanges.parquet")[name]
+        assert [row.round for row in rows] == list(range(1, 101))
+        assert not list(alliance.run_folder(name).glob("*.part"))
+    clocks = align(timelines, ACTIVE)
+    assert clocks.keys() == set(PASSIVES)
 
 
 def test_a_stop_while_others_are_awaited_is_heeded_at_once(alliance):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
+import fcntl
 import json
 import os
 import zlib
@@ -270,8 +271,11 @@ def test_a_run_that_goes_on_is_shown_by_what_it_has_told(tmp_path):
         {"type": "Evaluated", "party": "bank", "time_ns": 2 * 10**9, "round": 0,
          "measured": {"auc": 0.7}, "best": True, "bytes_up": 5, "bytes_down": 6},
     ]  # fmt: skip
-    (tmp_path / "live.jsonl").write_text("\n".join(map(json.dumps, events)) + '\n{"half')
-    told = report_of([tmp_path])
+    path = tmp_path / "live.jsonl"
+    path.write_text("\n".join(map(json.dumps, events)) + '\n{"half')
+    with path.open() as written:
+        fcntl.flock(written, fcntl.LOCK_EX)
+        told = report_of([tmp_path])
     assert told["runs"][0]["state"] == "running" and told["metric"] == "auc"
     assert told["runs"][0]["history"]["bytes"] == [11.0]
     assert any("still running" in note for note in told["headline"]["notes"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +26,9 @@ from colonnade.cli.options import (
     split_commas,
 )
 from colonnade.errors import FailedError
+
+if TYPE_CHECKING:
+    from colonnade.run.compare import Comparison
 
 
 def compare(
@@ -98,9 +101,13 @@ def compare(
             privacy=privacy,
             track=trackers_of(track, out, screen.stderr().print),
         )
+    _show(result, as_json)
+    if all(trial.bad for trial in result.trials):
+        raise FailedError(f"every run failed: {result.notes()[0]}")
+
+
+def _show(result: Comparison, as_json: bool) -> None:
     if as_json:
         screen.show_json(result.to_dict())
     else:
         screen.show(result.table(screen.stdout().width))
-    if all(trial.bad for trial in result.trials):
-        raise FailedError(f"every run failed: {result.notes()[0]}")

@@ -93,8 +93,8 @@ def launch(
     from colonnade.run import launch as launching
     from colonnade.tracking.tracker import trackers_of
 
-    if out is not None and not quiet and launching.finished(out, read):
-        screen.stderr().print(f"this job is complete; its result is in {out}")
+    say = screen.stderr().print
+    _say_if_complete(read, out, quiet)
     kept = "" if out is None else f"; the same command goes on from what is saved in {out}"
     first = _said_first(read, secret_seeds)
     with stopping(kept) as stopped, _observed(read, out, quiet, first) as observers:
@@ -110,10 +110,17 @@ def launch(
             start=start,
             record=record,
             secret_seeds=secret_seeds,
-            track=trackers_of(track, out, screen.stderr().print, goes_on=True),
+            track=trackers_of(track, out, say, goes_on=True),
         )
     _show(run, as_json)
     _judge(run, out)
+
+
+def _say_if_complete(job: Job, out: Path | None, quiet: bool) -> None:
+    from colonnade.run import launch as launching
+
+    if out is not None and not quiet and launching.finished(out, job):
+        screen.stderr().print(f"this job is complete; its result is in {out}")
 
 
 @contextmanager

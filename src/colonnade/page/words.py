@@ -107,6 +107,10 @@ SENTENCES: dict[str, Say] = {
     "Recompute": lambda _: (
         "A reply goes backward with the current weights, after a forward pass with them."
     ),
+    "RecomputeIdle": lambda _: (
+        "A reply goes backward with the current weights while the party has time for a forward "
+        "pass with them, and otherwise with the weights that made its embedding."
+    ),
     "Uniform": lambda _: "Stale rows count as much as fresh ones.",
     "Cosine": lambda p: (
         "In local updates each row counts by the cosine between what was exchanged "
@@ -115,6 +119,10 @@ SENTENCES: dict[str, Say] = {
     "CosineFresh": lambda p: (
         "In all stale updates each row counts by the cosine between what was "
         f"exchanged and what it would be now, and not at all below {p.threshold:g}."
+    ),
+    "Compensate": lambda _: (
+        "In stale updates of passive parties each row counts the less, the more its loss has "
+        "fallen since its gradient was computed."
     ),
     "Compress": _compress,
     "Constant": lambda _: "Learning rates are those of the parties' optimizers.",

@@ -79,29 +79,26 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
         """Take down what the party tells."""
         # Every round comes here: tests of the type are quicker than patterns.
         if isinstance(event, RoundDone):
-            self._done(event)
+            round = event.round + 1
+            self._changed.add(round)
+            # Tuples of plain numbers are nothing for the garbage collector to look through.
+            self._open[round] = (
+                round,
+                event.sent_ns,
+                event.replied_ns,
+                event.time_ns,
+                event.window,
+                event.in_flight,
+                event.staleness,
+                event.updates,
+                *(event.weights or _UNWEIGHED),
+            )
+            if len(self._open) >= OPEN_MAX + CLOSE_EVERY:
+                self._close_oldest()
         elif isinstance(event, LocalDone):
             self._updated(event)
         elif isinstance(event, Resumed):
             self._go_back(event.round)
-
-    def _done(self, event: RoundDone) -> None:
-        round = event.round + 1
-        self._changed.add(round)
-        # Tuples of plain numbers are nothing for the garbage collector to look through.
-        self._open[round] = (
-            round,
-            event.sent_ns,
-            event.replied_ns,
-            event.time_ns,
-            event.window,
-            event.in_flight,
-            event.staleness,
-            event.updates,
-            *(event.weights or _UNWEIGHED),
-        )
-        if len(self._open) >= OPEN_MAX + CLOSE_EVERY:
-            self._close_oldest()
 
     def _close_oldest(self) -> None:
         oldest = list(self._open)[:CLOSE_EVERY]

@@ -40,7 +40,7 @@ class Progress:
     >>> progress = Progress("credit", lambda *words: print(*words))
     >>> progress.plan("tuning", 1, 3)
     credit: tuning, 1 of 3 to do
-    >>> progress.done(Trial("fedsgd", Job({}), None, []))
+    >>> progress.done(Trial("fedsgd", Job(parties={}), None, []))
     credit: fedsgd: failed 3 3
     """
 

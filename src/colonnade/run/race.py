@@ -105,13 +105,9 @@ def race(
     check_factor(halving)
     on_done = tracked(trackers_of(track, Path(out)), on_done)
     _check_counts(steady, growth)
+    _check_where(on, workers)
     given = job.train.target if target is None else target
     wanted = _target(SHARE if given is None else given)
-    if on is not None and workers is not None:
-        raise RequestError(
-            "workers are processes of this host, and the runs are to go to a cluster: give one of "
-            "--workers and --on"
-        )
     ladder = Ladder.of(rates)
     field = entrants(as_methods(methods), as_grid(options or {}), list(average))
     base = _open_ended(job)
@@ -158,6 +154,14 @@ def _check_seeds(seeds: Sequence[int], tuning_seeds: Sequence[int]) -> None:
         raise RequestError(
             f"the seed {shared[0]} is one of the table and one of the tuning: what is chosen with "
             "a seed must not be measured with it, so give other --tuning-seeds"
+        )
+
+
+def _check_where(on: str | None, workers: int | None) -> None:
+    if on is not None and workers is not None:
+        raise RequestError(
+            "workers are processes of this host, and the runs are to go to a cluster: give one of "
+            "--workers and --on"
         )
 
 

@@ -20,6 +20,7 @@ from colonnade.record.events import Subscriber
 from colonnade.sim.links import NS_PER_S, Pipe, Rule
 from colonnade.sim.world import SimulatedWorld
 from colonnade.units import show_seconds
+from colonnade.wire.messages import Message
 
 T = TypeVar("T")
 
@@ -43,6 +44,8 @@ class Route:
         """Messages sent and not yet in the receiver's inbox."""
         self.stalled: deque[bytearray] = deque()
         """Messages that have arrived while the inbox was full."""
+        self.codes: dict[type[Message], int] = {}
+        """By kind of message: the words of its spans in the sender's timeline."""
         self._ruled_ns = 0
         """The latest arrival so far of the messages that fault rules decided on."""
 

@@ -65,8 +65,9 @@ class SimulatedWorld:
         self._in_order = False
         self._interrupted = False
         self._work_codes = [self.timeline.code(name) for name in NAMES]
-        self._codes: dict[tuple[str, str, type[Message]], int] = {}
-        """By direction, peer and kind of message: the words of its spans."""
+        self._wait_codes = {peer: self.timeline.code("wait", peer) for peer in ("", *peers)}
+        self._receive_codes: dict[str, dict[type[Message], int]] = {peer: {} for peer in peers}
+        """By sender and kind of message: the words of its spans."""
 
     def token(self) -> str:
         # A counter, so that a simulation is the same each time.
@@ -106,19 +107,17 @@ class SimulatedWorld:
             route.put_at_once(frame, self._in_order)
         else:
             route.put(frame, kind.__name__)
-        pipe = route.pipe
-        self._note("send", to, message, pipe.begun_ns, pipe.left_ns, size)
+        code = route.codes.get(kind) or self._code(route.codes, "send", to, kind)
+        pipe, round = route.pipe, getattr(message, "round", -1) + 1
+        self.timeline.append((code, pipe.begun_ns, pipe.left_ns, round, size))
 
-    def _note(
-        self, way: str, peer: str, message: Message, start_ns: int, end_ns: int, size: int
-    ) -> None:
-        """Note a message that goes out or was taken in."""
-        key = (way, peer, type(message))
-        code = self._codes.get(key)
-        if code is None:
-            code = self._codes[key] = self.timeline.code(way, peer, key[2].__name__)
-        round = getattr(message, "round", -1) + 1
-        self.timeline.append((code, start_ns, end_ns, round, size))
+    def _code(
+        self, codes: dict[type[Message], int], way: str, peer: str, kind: type[Message]
+    ) -> int:
+        """The words of the spans of a kind of message, for the first of them."""
+        code = codes[kind] = self.timeline.code(way, peer, kind.__name__)
+        assert code, "the first words are those of work"
+        return code
 
     async def _room(self, route: Route) -> None:
         """Wait until another message fits into the queue."""
@@ -146,9 +145,12 @@ class SimulatedWorld:
         if self._kernel.stalled:
             self._kernel.admit(to=self)
         message = self._codec.decode(frame)
-        size = len(frame)
-        self.ledger.count(sender, "received", type(message), size)
-        self._note("receive", sender, message, came_ns, self._kernel.now_ns, size)
+        kind, size = type(message), len(frame)
+        self.ledger.count(sender, "received", kind, size)
+        codes = self._receive_codes[sender]
+        code = codes.get(kind) or self._code(codes, "receive", sender, kind)
+        round = getattr(message, "round", -1) + 1
+        self.timeline.append((code, came_ns, self._kernel.now_ns, round, size))
         self.timeline.pack_some()
         return sender, message
 
@@ -191,7 +193,7 @@ class SimulatedWorld:
         else:
             result, end = self._timed(work, cost)
         if end > start:
-            # What is appended here is packed when the party next waits.
+            # What is appended here is packed when the party next receives.
             self.timeline.append((self._work_codes[kind], start, end, round + 1, 0))
             if kernel.subscribers:
                 self.tell(Worked(self.me, start, NAMES[kind], end, round))
@@ -231,7 +233,7 @@ class SimulatedWorld:
             # Who was waited for is whose message has ended it.
             if not peer and self.inbox:
                 peer = self.inbox[0][0]
-            self.timeline.add("wait", since, now_ns, peer=peer)
+            self.timeline.append((self._wait_codes[peer], since, now_ns, 0, 0))
             if self._kernel.subscribers:
                 self.tell(Waited(self.me, since, "wait", now_ns, peer=peer))
 

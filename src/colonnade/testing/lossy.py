@@ -169,7 +169,8 @@ class LossyWorld(SimulatedWorld):
         await self._put(to, frame, last=False)
         self.ledger.count(to, "sent", type(message), len(frame))
         now_ns = self._kernel.now_ns
-        self._note("send", to, message, now_ns, now_ns, len(frame))
+        more = getattr(message, "round", -1) + 1, len(frame), to, type(message).__name__
+        self.timeline.add("send", now_ns, now_ns, *more)
 
     async def _put(self, to: str, frame: bytearray, last: bool) -> None:
         self._check()

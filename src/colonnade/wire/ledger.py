@@ -36,7 +36,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Direction, str], list[int]] = {}
-        self._training: dict[Direction, list[list[int]]] = {"sent": [], "received": []}
+        self._training: dict[str, list[list[int]]] = {"sent": [], "received": []}
         """Those of them that make the training: they are added up in every round."""
         self._last_size = 0
 
