@@ -60,7 +60,7 @@ def choose(method: Method, workload: Workload) -> Choice:
     >>> work = Workload.of(job, 1000, {"clinic": 16, "lab": 16, "insurer": 16})
     >>> made = choose(build(job.method), work)
     >>> made.windows, made.up, made.down
-    ({'lab': 7, 'insurer': 3}, {'lab': 16, 'insurer': 32}, {'lab': 16, 'insurer': 32})
+    ({'lab': 7, 'insurer': 2}, {'lab': 16, 'insurer': 32}, {'lab': 16, 'insurer': 32})
     """
     bits = {place: part.least for place, part in _open(method, workload).items()}
     lines = _Lines(method, workload)
@@ -105,7 +105,7 @@ def settled(method: Method, workload: Workload) -> tuple[Workload, Mapping[str, 
     >>> work = Workload.of(job, 1000, {"clinic": 16, "lab": 16, "insurer": 16})
     >>> settled_work, windows = settled(build(job.method), work)
     >>> dict(settled_work.own_compress)["lab"], windows["lab"]
-    ((('embedding', 'plain'), ('gradient', 'plain')), 7)
+    ((('embedding', 'plain'), ('gradient', 'plain')), 6)
     """
     if not method.calibrates:
         return workload, {}
