@@ -120,7 +120,7 @@ def test_fullpipe_tables_in_its_quick_form_and_only_once(tmp_path):
     best = -raced["tried"]["fedsgd"][0]["rank"][-1]
     assert raced["target"] == pytest.approx(best - fullpipe_tables.MARGIN)
     first, *ours = raced["methods"]
-    assert first["reached"] == 1 and all(each["runs"] == 1 for each in ours)
+    assert first["reached"] == 1 and max(each["speed_up"] or 0 for each in ours) > 1
     assert made.title in shown(made.table())
     said.clear()
     again = reproduce.known()["fullpipe-tables"](tmp_path, None, True, heard(said))
