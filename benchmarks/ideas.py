@@ -24,6 +24,7 @@ from statistics import fmean
 from typing import Any
 
 import msgspec
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -242,7 +243,8 @@ class Loop:
                 embeddings.append(final[name](self.validation[name]))
         with evaluating(top):
             scores = top(embeddings).double().numpy()
-        return float(self.metric.measure(scores, self.held_out))
+        # What has diverged has learnt nothing.
+        return self.metric.measure(scores, self.held_out) if np.isfinite(scores).all() else 0.0
 
 
 def tried(study: Study, idea: str, delay: int, rate: int, seed: int) -> tuple[int | None, float]:

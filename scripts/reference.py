@@ -117,6 +117,7 @@ _SECTIONS = {
     "Data": ("data",),
     "Running": ("run.",),
     "Results": ("record",),
+    "Following a run": ("tracking",),
     "Methods and extensions": ("methods", "plugins"),
     "Errors": ("errors",),
 }

@@ -112,14 +112,15 @@ def test_fullpipe_tables_in_its_quick_form_and_only_once(tmp_path):
     made = reproduce.known()["fullpipe-tables"](tmp_path, None, True, heard(said))
     assert [row[:2] for row in made.rows] == [
         ["breast-cancer", "fedsgd"],
-        ["breast-cancer", "fullpipe:most=16:share=0.2"],
+        ["breast-cancer", "fullpipe:most=16"],
+        ["breast-cancer", "auto"],
     ]
     assert all(len(row) == len(made.columns) for row in made.rows)
     raced = made.to_dict()["races"]["breast-cancer"]
     best = -raced["tried"]["fedsgd"][0]["rank"][-1]
     assert raced["target"] == pytest.approx(best - fullpipe_tables.MARGIN)
-    first, ours = raced["methods"]
-    assert first["reached"] == ours["reached"] == 1 and ours["speed_up"] > 1
+    first, *ours = raced["methods"]
+    assert first["reached"] == 1 and max(each["speed_up"] or 0 for each in ours) > 1
     assert made.title in shown(made.table())
     said.clear()
     again = reproduce.known()["fullpipe-tables"](tmp_path, None, True, heard(said))

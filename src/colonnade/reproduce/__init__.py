@@ -37,10 +37,11 @@ class Say(Protocol):
 class Progress:
     """Says how far a race is, for `on_plan` and `on_done` of `run.race`.
 
+    >>> from colonnade.job import load
     >>> progress = Progress("credit", lambda *words: print(*words))
     >>> progress.plan("tuning", 1, 3)
     credit: tuning, 1 of 3 to do
-    >>> progress.done(Trial("fedsgd", Job(parties={}), None, []))
+    >>> progress.done(Trial("fedsgd", load("digits"), None, []))
     credit: fedsgd: failed 3 3
     """
 

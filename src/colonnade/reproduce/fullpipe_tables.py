@@ -4,9 +4,8 @@ Four tables, divided between two parties as in the built-in jobs. Links of 100 m
 100 Mbit; forward 1 ms, backward 2 ms, aggregate 1 ms, as small MLPs take. On each of them a race
 (`run/race.py`): FedSGD is tuned first, and the target is its best AUC less 0.003. Then all are
 tuned for the time to that target over one grid of rates, FedSGD with and without averaged weights,
-full pipe with a tenth and with a fifth of an epoch in flight at most, and measured with other
-seeds. `--out` keeps every run, and a second call trains only what is
-missing.
+full pipe and auto as they are, and measured with other seeds. `--out` keeps every run, and a second
+call trains only what is missing.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ FULL = Plan(
     epochs={"credit": 20, "adult": 10, "bank": 10, "gmsc": 5},
     rates=("1x", "2x", "4x", "8x"),
     growth=GROWTH,
-    methods=("fullpipe:most=16:share=0.1", "fullpipe:most=16:share=0.2"),
+    methods=("fullpipe:most=16", "auto"),
     averages=AVERAGES,
     tuning_seeds=[100, 101],
 )
@@ -84,7 +83,7 @@ QUICK = Plan(
     epochs={"breast-cancer": 15},
     rates=("2x",),
     growth=0,
-    methods=("fullpipe:most=16:share=0.2",),
+    methods=("fullpipe:most=16", "auto"),
     averages=AVERAGES[1:],
     tuning_seeds=[100],
     workers=1,
@@ -92,7 +91,7 @@ QUICK = Plan(
 
 
 def reproduce(out: Path | None, seeds: list[int] | None, quick: bool, say: Say) -> Reproduction:
-    """Time to FedSGD's best AUC, less 0.003, of FedSGD and full pipe, each at its best.
+    """Time to FedSGD's best AUC, less 0.003, of FedSGD, full pipe and auto, each at its best.
 
     The quick form takes one seed, one rate and the data set `breast-cancer`, which needs no files.
     """
