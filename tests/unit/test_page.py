@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import itertools
-import fcntl
 import json
 import os
 import zlib

@@ -93,7 +93,6 @@ def launch(
     from colonnade.run import launch as launching
     from colonnade.tracking.tracker import trackers_of
 
-    say = screen.stderr().print
     _say_if_complete(read, out, quiet)
     kept = "" if out is None else f"; the same command goes on from what is saved in {out}"
     first = _said_first(read, secret_seeds)
@@ -110,7 +109,7 @@ def launch(
             start=start,
             record=record,
             secret_seeds=secret_seeds,
-            track=trackers_of(track, out, say, goes_on=True),
+            track=trackers_of(track, out, screen.stderr().print, goes_on=True),
         )
     _show(run, as_json)
     _judge(run, out)
