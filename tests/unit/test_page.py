@@ -27,7 +27,7 @@ from colonnade.page.curves import bands
 from colonnade.page.exchanges import exchanges_of, with_staleness
 from colonnade.page.facts import facts_of
 from colonnade.page.html import as_json, report_html
-from colonnade.page.lanes import Spans, lanes_of, spans_of
+from colonnade.page.lanes import Spans, _met, lanes_of, spans_of
 from colonnade.page.reading import Names, clean
 from colonnade.page.report import report_of, report_on
 from colonnade.page.spans import _windows, shares_of, timeline, totals
@@ -353,3 +353,16 @@ def test_too_many_runs_are_refused(monkeypatch, run):
 def test_a_report_has_no_path_of_the_host_and_no_secret_seed(run):
     page = report_html(report_of([run]))
     assert str(run.parent) not in page and '"seed"' not in page.replace('"seed":', "")
+
+
+@given(st.lists(st.integers(0, 3), max_size=30), st.lists(st.integers(0, 3), max_size=30))
+def test_messages_meet_kind_by_kind(one, other):
+    from collections import Counter
+
+    here, there = _met(np.array(one, np.int64), np.array(other, np.int64))
+    for place, elsewhere in zip(here.tolist(), there.tolist(), strict=True):
+        kind = one[place]
+        assert other[elsewhere] == kind
+        assert one[:place].count(kind) == other[:elsewhere].count(kind)
+    both = Counter(one) & Counter(other)
+    assert len(here) == both.total() and here.tolist() == sorted(here.tolist())

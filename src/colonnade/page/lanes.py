@@ -179,9 +179,11 @@ def _link(
     into: NDArray[np.int64],
     kinds: list[str],
 ) -> Lane:
-    """The n-th message that left is the n-th that came."""
-    both = min(len(out), len(into))
-    sent, came = out[:both], into[:both]
+    """The n-th message of a kind that left is the n-th of that kind that came: in a simulation,
+    evaluation overtakes training."""
+    message = spans.message.codes.astype(np.int64)
+    leaving, coming = _met(message[out], message[into])
+    sent, came = out[leaving], into[coming]
     left, arrived = spans.end[sent], spans.start[came]
     flight = left < arrived
     rows = np.concatenate([out, sent[flight], into])
@@ -191,14 +193,15 @@ def _link(
         [kinds.index("send"), kinds.index(FLIGHT), kinds.index("receive")],
         [len(out), int(flight.sum()), len(into)],
     )
-    number = np.concatenate([np.arange(len(out)), np.flatnonzero(flight), np.arange(len(into))])
+    number = np.concatenate([np.arange(len(out)), leaving[flight], np.arange(len(into))])
     begins = spans.start[out] if len(out) else spans.start[into]
     ends = (
         np.maximum(spans.end[came], spans.end[sent])
-        if both
+        if len(sent)
         else spans.end[out if len(out) else into]
     )
-    tracks = min(TRACKS_MAX, _together(begins[: len(ends)], ends))
+    begins = spans.start[sent] if len(sent) else begins
+    tracks = min(TRACKS_MAX, _together(begins, ends))
     order = np.argsort(start, kind="stable")
     return Lane(
         name=f"{one} → {other}",
@@ -217,6 +220,25 @@ def _link(
         party=one,
         to=other,
     )
+
+
+def _met(one: Ints, other: Ints) -> tuple[Ints, Ints]:
+    """The places of the n-th of a kind in the one and in the other, in the order of the one."""
+    most = len(one) + len(other)
+    here, there = one * most + _nth(one), other * most + _nth(other)
+    _, places, elsewhere = np.intersect1d(here, there, assume_unique=True, return_indices=True)
+    order = np.argsort(places, kind="stable")
+    return places[order].astype(np.int64), elsewhere[order].astype(np.int64)
+
+
+def _nth(kinds: Ints) -> Ints:
+    """Of each, how many of its kind come before it."""
+    order = np.argsort(kinds, kind="stable")
+    ordered = kinds[order]
+    _, first, counts = np.unique(ordered, return_index=True, return_counts=True)
+    found = np.empty(len(kinds), np.int64)
+    found[order] = np.arange(len(kinds)) - np.repeat(first, counts)
+    return found
 
 
 def _together(start: Ints, end: Ints) -> int:
