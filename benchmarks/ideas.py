@@ -7,8 +7,8 @@ pipe's rate, momentum and averaged weights, each at the best of some rates:
 - *weights of then*: back through the weights that made the embedding;
 - *compensated*: the same, with what DC-ASGD (Zheng et al., 2017) adds for the way that the weights
   have gone since: G + λ G ⊙ G ⊙ (θ − θ_then), λ over the root mean square of G;
-- *compensated at the embedding*: full pipe, with the same for the embedding h of each row, whose
-  gradient is what is stale here: g · (1 + gᵀ(h − h_then)), g of the row's own loss;
+- *compensated at the embedding*: what full pipe has of this, `weight=compensate`: each row's
+  gradient times 1 + K gᵀ(h − h_then) within 0 and 2, g of the row's own loss;
 - *predicted weights*: full pipe, whose embeddings are made with the weights that are expected when
   their gradients come, θ + s Δ with Δ the mean of the last changes (SpecTrain, Chen et al., 2018;
   XPipe, Guan et al., 2019);
@@ -40,6 +40,7 @@ from colonnade.learn.optim import build_optimizer
 from colonnade.learn.participant import Participant
 from colonnade.learn.trainer import Trainer, evaluating
 from colonnade.methods.fullpipe import fullpipe
+from colonnade.policies.weight import compensate
 from colonnade.record.metrics import METRICS
 from colonnade.run.setup import prepare
 from colonnade.run.steady import steady_from
@@ -110,6 +111,7 @@ class Bottom:
     model: nn.Module
     trainer: Trainer
     idea: str
+    parties: int
     updates: int = 0
     in_flight: deque[Sent] = field(default_factory=deque)
     change: Weights = field(default_factory=dict)
@@ -136,8 +138,9 @@ class Bottom:
         embedding = functional_call(self.model, leaves, (self.features[sent.rows],))
         gradient = sent.gradient
         if self.idea == "compensated at the embedding":
-            moved = (embedding.detach() - sent.embedding) * gradient * len(gradient)
-            gradient = gradient * (1 + moved.sum(dim=1, keepdim=True))
+            slope = gradient * (len(gradient) * self.parties)
+            rows = compensate().rows(sent.embedding, embedding.detach(), slope)
+            gradient = gradient * rows.view(-1, 1)
         found = torch.autograd.grad(embedding, list(leaves.values()), gradient)
         for (name, weight), own in zip(now.items(), found, strict=True):
             weight.grad = own
@@ -181,6 +184,7 @@ class Loop:
                 model := build_bottom(party),
                 self._trainer(party, {"bottom": model}, rate),
                 idea,
+                sum(map(bool, widths.values())),
             )
             for name, party in parties.items()
             if name != job.active and party.features is not None

@@ -3,6 +3,7 @@
     python -m benchmarks.wan                    line and overlap, a few minutes
     python -m benchmarks.wan --line             bytes per second against a raw TCP socket
     python -m benchmarks.wan --overlap          PASTA's seconds per round against the simulator's
+    python -m benchmarks.wan --long             fullpipe at 200 ms one-way, beside the simulator
     python -m benchmarks.wan --speedup          time to an accuracy by method; most of an hour
     python -m benchmarks.wan --smoke            a few rounds of line and overlap, not judged
 
@@ -36,6 +37,7 @@ BATCH, WIDTH, IN_FLIGHT = 4096, 256, 4
 TENSOR_BYTES = BATCH * WIDTH * 4
 TURNS = 3
 COSTS = Costs(forward="10ms", backward="20ms", aggregate="10ms")
+LONG_LATENCY, LONG_RATE = "200ms", "100mbit"
 DEEP_BYTES = 16 << 20
 """For overlap: the simulator's line has a queue without an end, so this one holds every burst."""
 MB = 1e6
@@ -58,12 +60,14 @@ WHOLE = Extent(20, 50, ((256, 64, 100, 400), (4096, 32, 40, 160), (4096, 256, 30
 SMOKE = Extent(1, 2, ((64, 8, 2, 6),), judged=False)
 
 
-def job_of(batch: int, rounds: int, rate: str = RATE, **fields: object) -> Job:
+def job_of(
+    batch: int, rounds: int, rate: str = RATE, latency: str = LATENCY, **fields: object
+) -> Job:
     return Job(
         name="wan",
         parties={"bank": Party(role="active"), "telco": Party()},
         train=Train(rounds=rounds, batch_size=batch, evaluate_every="never"),
-        network=Network(link=Link(latency=LATENCY, bandwidth=rate)),
+        network=Network(link=Link(latency=latency, bandwidth=rate)),
         **fields,
     )
 
@@ -71,8 +75,10 @@ def job_of(batch: int, rounds: int, rate: str = RATE, **fields: object) -> Job:
 class Line:
     """A WAN of two hosts, and a folder with the certificates of both parties."""
 
-    def __init__(self, net: Net, folder: Path) -> None:
-        self.net = net
+    def __init__(self, net: Net, folder: Path, path: str) -> None:
+        self.net, self._path = net, path
+        self.last = folder
+        """Where the parties of the last run have left what they say of it."""
         self._folder = folder
         self._keys = alliance(folder / "alliance", ["bank", "telco"])
         self._runs = 0
@@ -94,12 +100,13 @@ class Line:
             host=self.net.hub.address,
             port=PORT,
         )
+        self.last = out
         times: list[float] = json.loads((out / "bank" / "rounds.json").read_text())
         return times
 
     def described(self) -> str:
         return (
-            f"{RATE}, {LATENCY} one-way, packets of {self.net.mtu} bytes, "
+            f"{self._path}, packets of {self.net.mtu} bytes, "
             f"{congestion_control(self.net)}, {load_average()}"
         )
 
@@ -163,6 +170,40 @@ def overlap(line: Line, turns: int, extent: Extent) -> Table:
     return table
 
 
+def long_path(line: Line, extent: Extent) -> Table:
+    """Full pipe on a long way: how many in flight, how fast, how idle, beside the simulator."""
+    table = Table(title="A long way: fullpipe, work emulated as sleeps")
+    for column in ("tensor", "", "in flight", "rounds a second", "passive party idle"):
+        table.add_column(column, justify="right")
+    batch, width = 256, 64
+    rounds = 8 if not extent.judged else 400
+    job = job_of(
+        batch,
+        rounds,
+        LONG_RATE,
+        LONG_LATENCY,
+        method={"name": "fullpipe", "share": 1.0},
+        compute=Compute(costs=COSTS),
+    )
+    run = simulate_clock(job, batch * rounds, dict.fromkeys(job.parties, width))
+    summary = run.summary()
+    expected = _per_round([row["time_s"] for row in run.losses], rounds // 2)
+    times = line.run("clock", job, width)
+    facts = json.loads((line.last / "telco" / "facts.json").read_text())
+    found = {
+        "simulator": (summary["max_in_flight"]["telco"], expected,
+                      summary["idle_s"]["telco"], summary["busy_s"]["telco"]),
+        "network": (facts["in_flight_max"], _per_round(times, rounds // 2),
+                    facts["idle_s"], facts["busy_s"]),
+    }  # fmt: skip
+    for where, (most, round_s, idle_s, busy_s) in found.items():
+        share = idle_s / (idle_s + busy_s)
+        row = f"{batch}×{width}", where, str(most), f"{1 / round_s:.1f}", f"{share:.0%}"
+        table.add_row(*row)
+    table.caption = f"the second half of {rounds} rounds; {line.described()}"
+    return table
+
+
 def _per_round(times: Sequence[float], warm: int) -> float:
     return (times[-1] - times[warm - 1]) / (len(times) - warm)
 
@@ -170,7 +211,7 @@ def _per_round(times: Sequence[float], warm: int) -> float:
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=0, help="of --speedup")
-    for part in ("line", "overlap", "speedup"):
+    for part in ("line", "overlap", "long", "speedup"):
         parser.add_argument(f"--{part}", action="store_true")
     parser.add_argument("--smoke", action="store_true", help="once, a few rounds, not judged")
     parser.add_argument("--turns", type=int, default=TURNS)
@@ -185,7 +226,7 @@ def main(words: Sequence[str] | None = None) -> None:
     console = Console(width=max(Console().width, 110))
     if asked.speedup:
         speedup(asked.out, asked.methods, asked.seed, console)
-    both = not (asked.line or asked.overlap or asked.speedup)
+    both = not (asked.line or asked.overlap or asked.speedup or asked.long)
     if both or asked.line:
         with _line(asked.mtu) as line:
             console.print(line_rate(line, turns, extent))
@@ -193,12 +234,18 @@ def main(words: Sequence[str] | None = None) -> None:
         with _line(asked.mtu, queue=DEEP_BYTES) as line:
             console.print(overlap(line, turns, extent))
 
+    if both or asked.long:
+        with _line(asked.mtu, DEEP_BYTES, LONG_LATENCY, LONG_RATE) as line:
+            console.print(long_path(line, extent))
+
 
 @contextmanager
-def _line(mtu: int, queue: int | None = None) -> Iterator[Line]:
-    sides = {"bank": Side(), "telco": Side(latency=LATENCY, rate=RATE, queue=queue)}
+def _line(
+    mtu: int, queue: int | None = None, latency: str = LATENCY, rate: str = RATE
+) -> Iterator[Line]:
+    sides = {"bank": Side(), "telco": Side(latency=latency, rate=rate, queue=queue)}
     with tempfile.TemporaryDirectory() as folder, wan(sides, mtu=mtu) as net:
-        yield Line(net, Path(folder))
+        yield Line(net, Path(folder), f"{rate}, {latency} one-way")
 
 
 if __name__ == "__main__":

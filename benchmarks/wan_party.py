@@ -43,6 +43,7 @@ class Sleeping(NetworkWorld):
     """The network world, in which work takes the time that the job says, and no processor."""
 
     costs: Costs
+    in_flight_max = 0
 
     async def compute(self, work: Callable[[], T], kind: Work, round: int = -1) -> T:
         cost = getattr(self.costs, COSTS[kind]) if kind in COSTS else "0s"
@@ -83,6 +84,7 @@ async def clock(world: NetworkWorld, job: Job, width: int, window: int) -> list[
     agreement = Agreement.of(job, sizes.rows, sizes.widths)
     trainings = null_trainings(agreement, sizes, METRICS["accuracy"], Record())
     (outcome,) = await run_session(world, [trainings[world.me]])
+    world.in_flight_max = outcome.view.in_flight_max
     history = outcome.history
     return [] if history is None else [row["time_s"] for row in history.rounds]
 
@@ -129,8 +131,11 @@ def main() -> None:
         keyring,
         lambda: PROGRAMS[asked.program](world, job, asked.width, asked.window),
     )
+    asked.out.mkdir(parents=True, exist_ok=True)
+    idle_s, busy_s = world.timeline.total_ns("wait") / 1e9, world.timeline.busy_ns() / 1e9
+    facts = {"in_flight_max": world.in_flight_max, "idle_s": idle_s, "busy_s": busy_s}
+    (asked.out / "facts.json").write_text(json.dumps(facts))
     if world.leads:
-        asked.out.mkdir(parents=True, exist_ok=True)
         (asked.out / "rounds.json").write_text(json.dumps(came))
 
 
