@@ -10,8 +10,7 @@ from colonnade.methods.fullpipe import fullpipe
 from colonnade.methods.method import Method
 from colonnade.policies.average import ema
 from colonnade.policies.local import repeat
-from colonnade.policies.weight import compensate
-from colonnade.policies.window import SHARE
+from colonnade.policies.rate import stale
 
 Goal = Literal["accuracy_first", "time_first", "bytes_first"]
 
@@ -19,7 +18,7 @@ Goal = Literal["accuracy_first", "time_first", "bytes_first"]
 def auto(
     goal: Goal = "accuracy_first",
     most: int = 16,
-    share: float = SHARE,
+    share: float = 0.5,
     bits: int = 0,
     tau: float = 12.0,
     decay: float = 0.999,
@@ -40,9 +39,8 @@ def auto(
 
     with s updates between an embedding and the use of its gradient, and the rate η of the party's
     own optimizer. The goal decides the bounds. `accuracy_first`: 4 to 32 bits. `time_first`: 3 to
-    32 bits. `bytes_first`: 3 bits, and on every exchange ten updates, each row weighed by how far
-    its loss has moved since its gradient was computed (`compensate`), one exchange at a time; then
-    nothing is left to choose, and nothing is measured.
+    32 bits. `bytes_first`: 3 bits, and on every exchange five updates, which share the rate (η/5),
+    one exchange at a time; then nothing is left to choose, and nothing is measured.
 
     Args:
         goal: what matters most.
@@ -56,12 +54,13 @@ def auto(
         >>> auto().composition()["compress"]
         'compress(embedding=ef+by_link:4:32, gradient=ef+by_link:4:32)'
         >>> auto("bytes_first").composition()["local"]
-        'repeat(updates=10)'
+        'repeat(updates=5)'
     """
     least = bits or {"accuracy_first": 4}.get(goal, 3)
     if goal == "bytes_first":
-        packed = _both(least, least)
-        return Method(local=repeat(10), weight=compensate(), average=ema(decay), compress=packed)
+        # Nothing is stale where one exchange is in flight, so only the updates count.
+        rate = stale(tau, share=True)
+        return Method(local=repeat(5), rate=rate, average=ema(decay), compress=_both(least, least))
     return replace(fullpipe(most, share, tau, decay), compress=_both(least))
 
 
