@@ -128,7 +128,7 @@
       const all = series(look), level = facts.level.value;
       const first = all.find((each) => each.type === "line");
       if (first && level !== null && metric === facts.metric) first.markLine = {silent: true, symbol: "none", animation: false,
-        data: [{yAxis: level}], lineStyle: {color: look.soft, type: "dotted"}, label: {formatter: `${facts.level.is === "the target" ? "target" : "level"} ${figure(level)}`, position: "insideEndTop", color: look.soft}};
+        data: [{yAxis: level}], lineStyle: {color: look.soft, type: "dotted"}, label: {formatter: `${facts.level.is === "the target" ? "target" : "level"} ${figure(level)}`, position: "insideStartTop", color: look.soft}};
       return {
         aria: aria(`${nice(metric)} against ${nice(by)}, ${facts.groups.length} methods`),
         legend: legendOf(look, {data: facts.groups.map((group) => group.label)}),
