@@ -32,6 +32,9 @@ from colonnade.record.events import Quantiles
 from colonnade.record.tree import Tree, Weights, moved
 from colonnade.wire.messages import Gradient, Labels, Packed
 
+TINY = 1e-30
+"""A length by which can be divided."""
+
 
 class TorchLearner:
     """What both roles share: a bottom model, a trainer, remembered weights, own randomness."""
@@ -355,6 +358,10 @@ class TorchPassive(TorchLearner):
         slope = gradient * (len(gradient) * len(self._agreement.present))
         stale, current = then.embedding.detach(), now.embedding.detach()
         rows = self._method.weight.rows(stale, current, slope)
+        if (most := self._party.policy.gradient_norm_max) is not None:
+            # What came is within the bound; a weight above 1 must not lead beyond it.
+            norms = torch.linalg.vector_norm(gradient, dim=1)
+            rows = torch.minimum(rows, (most / norms.clamp_min(TINY)).clamp_min(1.0))
         self.weighed = quantiles(rows)
         return gradient * rows.view(-1, 1)
 
