@@ -94,11 +94,17 @@ def run_programs(
             for name, world in worlds.items()
         }
         running = [
-            run_party(worlds[name], endpoints[name], program(worlds[name]))
+            asyncio.ensure_future(run_party(worlds[name], endpoints[name], program(worlds[name])))
             for name, program in programs.items()
         ]
-        async with asyncio.timeout(LIMIT_S):
-            results = await asyncio.gather(*running)
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                results = await asyncio.gather(*running)
+        finally:
+            # Where one has failed, the others end as well, and their server in order.
+            for party in running:
+                party.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
         return dict(zip(programs, results, strict=True)), worlds
 
     return loop.run(whole())

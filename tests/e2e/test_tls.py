@@ -7,6 +7,7 @@ import socket
 import ssl
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -67,7 +68,7 @@ async def listening(identity, known=None):
     try:
         yield active
     finally:
-        await server.stop(0)
+        await tls.stop_server(server, 0)
 
 
 async def call(target, credentials, options):
@@ -342,3 +343,65 @@ def test_nobody_listens(alliance):
         port = listener.getsockname()[1]
     details = loop.run(dial(port, unchecked(alliance / "telco")))
     assert "nobody listens" in tls.explain(details, "bank")
+
+
+@asynccontextmanager
+async def called(end):
+    """A server and a call to it, which lasts until it is cancelled and then takes as long as `end`
+    does."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def answer(requests, context):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await end()
+            ended.set()
+
+    server = grpc.aio.server()
+    handler = grpc.stream_stream_rpc_method_handler(answer)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("colonnade.Wire", {"Stream": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.stream_stream(METHOD)()
+        await call.write(b"here")
+        await begun.wait()
+        yield server, ended
+        await tls.cancel_call(call)
+
+
+@pytest.mark.parametrize("passes", range(5))
+def test_when_a_server_has_stopped_nothing_of_grpc_is_left_in_the_loop(passes):
+    """However many passes a call takes to end: a loop that closes would print a traceback."""
+
+    async def end():
+        for _ in range(passes):
+            await asyncio.sleep(0)
+
+    async def whole():
+        before = asyncio.all_tasks()
+        async with called(end) as (server, _):
+            await tls.stop_server(server, 0.01)
+            left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - before}
+            assert not left & {"_schedule_rpc_coro", "_handle_exceptions"}
+
+    loop.run(whole())
+
+
+def test_a_server_that_is_cancelled_while_it_stops_stops_all_the_same():
+    """Else gRPC writes into memory that it has freed, and the process dies sooner or later."""
+
+    async def whole():
+        async with called(partial(asyncio.sleep, 0.05)) as (server, ended):
+            stopping = asyncio.ensure_future(tls.stop_server(server, 0.05))
+            for _ in range(3):
+                await asyncio.sleep(0.01)
+                stopping.cancel()
+            await asyncio.wait([stopping])
+            assert ended.is_set() and stopping.cancelled()
+
+    loop.run(whole())

@@ -16,6 +16,8 @@ from colonnade.net.runner import run_party
 from colonnade.net.session import LAST, PROTOCOL, Kind, Segment, Session
 from colonnade.net.world import NetworkWorld
 from colonnade.party.world import Regrouped, Work
+from colonnade.record.events import RoundDone
+from colonnade.record.exchanges import Exchanges
 from colonnade.wire.messages import Failure
 from tests import loop
 from tests.netrun import Quiet
@@ -364,5 +366,17 @@ def test_a_program_that_fails_leaves_nothing_running(fault):
         with pytest.raises(type(fault)):
             await run_party(world, endpoint, program())
         assert endpoint.ended and asyncio.all_tasks() == before
+
+    play(scene)
+
+
+def test_what_led_to_a_state_is_on_disk_before_the_state_is_saved(tmp_path):
+    """Whoever is killed right after the save goes on from it, and would lack those rounds."""
+
+    async def scene(world):
+        world.exchanges = Exchanges(tmp_path / "exchanges")
+        world.exchanges(RoundDone("a", 5, 0, 1))
+        kept = await world.compute(lambda: list(Exchanges(tmp_path / "exchanges")), Work.SAVE)
+        assert [row.round for row in kept] == [1]
 
     play(scene)

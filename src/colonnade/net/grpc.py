@@ -27,6 +27,8 @@ CONNECT_S = 5
 sometimes misses that the other end closes right after the TLS handshake."""
 CANCEL_S = 5
 """How long gRPC may take to end a cancelled call."""
+LAST_CALLS_S = 1
+"""How long the tasks of the last calls may take to end once their server has stopped."""
 ENGINE_VARIABLE = "GRPC_EXPERIMENTS"
 POLLING = "-event_engine_client,-event_engine_listener"
 """Lets gRPC poll sockets in the thread that waits for it. Its event engine, the default since
@@ -157,6 +159,41 @@ async def cancel_call(call: Any) -> None:
         raise
     finally:
         ended.cancel()
+
+
+async def stop_server(server: Any, grace_s: float | None) -> None:
+    """Stop a server, and wait until nothing of gRPC's is left in the event loop.
+
+    Whoever cancels this waits all the same, for as long as calls may still take: when its server is
+    cancelled while it stops, gRPC writes into memory that it has freed.
+    """
+    stopping = asyncio.ensure_future(_stop_server(server, grace_s))
+    cancelled = False
+    while not stopping.done():
+        try:
+            await asyncio.wait([stopping])
+        except asyncio.CancelledError:
+            cancelled = True
+    stopping.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+async def _stop_server(server: Any, grace_s: float | None) -> None:
+    """Stop a server, and then let the tasks of its last calls end.
+
+    gRPC says that a server has stopped some passes of the loop before they do. A loop that ends in
+    between cancels them, and then gRPC prints a traceback.
+    """
+    await server.stop(grace_s)
+    tasks = asyncio.all_tasks()
+    calls = [t for t in tasks if getattr(t.get_coro(), "__qualname__", None) in _OF_A_CALL]
+    if calls:
+        await asyncio.wait(calls, timeout=LAST_CALLS_S)
+
+
+_OF_A_CALL = {"_schedule_rpc_coro", "_handle_exceptions"}
+"""What gRPC calls the coroutines of a call that it serves."""
 
 
 def channel_options(active: str, server_name: str | None = None) -> list[tuple[str, str | int]]:

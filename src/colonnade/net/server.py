@@ -12,7 +12,13 @@ from typing import Any
 
 from colonnade.errors import RequestError, WireError
 from colonnade.net.connections import HEARTBEAT_S
-from colonnade.net.grpc import holder, peer_certificate, secure_grpc, server_credentials
+from colonnade.net.grpc import (
+    holder,
+    peer_certificate,
+    secure_grpc,
+    server_credentials,
+    stop_server,
+)
 from colonnade.net.session import PROTOCOL, Kind, Segment
 from colonnade.net.world import NetworkWorld
 from colonnade.tls.certificate import party_of
@@ -158,7 +164,7 @@ class Server:
                 if port:
                     await self._server.start()
                     return port
-        await self._server.stop(None)
+        await stop_server(self._server, None)
         raise RequestError(
             f"cannot listen at {places[0]}: it is in use, or no address of this machine"
         )
@@ -173,7 +179,7 @@ class Server:
             # The handlers end by themselves first: gRPC prints a traceback for each it cancels.
             for connection in list(self._world.connections.values()):
                 connection.retire()
-            await self._server.stop(GRACE_S)
+            await stop_server(self._server, GRACE_S)
 
     def _handshake_began(self) -> None:
         """Note a TLS handshake; gRPC calls this in a thread of its own, so it only appends."""
