@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 
 import pytest
 
 from colonnade import load, simulate
+from colonnade.run.processes import free_port
 from colonnade.tls.authority import create_authority, issue
 from tests.warm import python
 
@@ -17,7 +19,8 @@ SETS = [
     "train.evaluate_every=never",
     "parties.*.seed=7",
 ]
-LIMIT_S = 250
+LIMIT_S = 200
+ENDING_S = 40
 
 
 def command(me, *where):
@@ -25,12 +28,9 @@ def command(me, *where):
     return ["-m", "colonnade", "join", "digits", "--me", me, *where, "--quiet", *sets]
 
 
-def free_port():
-    import socket
-
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
+def told(folder, codes):
+    """How the parties ended (None: not yet), and the end of what each has said."""
+    return {me: (code, (folder / f"{me}.said").read_text()[-2000:]) for me, code in codes.items()}
 
 
 def test_a_party_of_two_processes_learns_the_same(tmp_path):
@@ -46,17 +46,23 @@ def test_a_party_of_two_processes_learns_the_same(tmp_path):
         where = ends.get(me, ("--connect", f"127.0.0.1:{port}"))
         own = command(me, *where, "--keys", str(tmp_path / "keys" / me), "--out", me)
         crew = [] if me == "insurer" else [*torchrun, "--nproc-per-node=2"]
-        running[me] = subprocess.Popen(
-            [python(), *crew, *own], cwd=tmp_path, env=environ, stderr=subprocess.PIPE
-        )
+        with (tmp_path / f"{me}.said").open("wb") as said:
+            running[me] = subprocess.Popen(
+                [python(), *crew, *own], cwd=tmp_path, env=environ, stderr=said
+            )
+    end = time.monotonic() + LIMIT_S
     try:
-        for me, process in running.items():
-            _, said = process.communicate(timeout=LIMIT_S)
-            assert process.returncode == 0, (me, said.decode()[-2000:])
+        while any(process.poll() is None for process in running.values()):
+            if time.monotonic() > end or any(process.poll() for process in running.values()):
+                break
+            time.sleep(0.05)
+        codes = {me: process.poll() for me, process in running.items()}
+        assert set(codes.values()) == {0}, told(tmp_path, codes)
     finally:
         for process in running.values():
-            process.kill()
-            process.communicate()
+            # torchrun ends the processes it has started, unless it is killed.
+            process.terminate()
+            process.wait(ENDING_S)
     alone = simulate(load("digits", SETS))
     for me, weights in alone.weights.items():
         spread = load_file(tmp_path / me / "last.safetensors")
