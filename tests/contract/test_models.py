@@ -34,6 +34,7 @@ CASES = [
     ({"name": "vgg_small"} | AS_LOGITS, (3, 16, 16), ALONE),
     ({"name": "modelnet_cnn", "embedding": 8}, (2, 71, 71), {"classes": 10}),
     ({"name": "modelnet_cnn", "embedding": 8}, (1, 3, 80, 71), ALONE),
+    ({"name": "modelnet_cnn", "embedding": 8, "large_images": False}, (3, 16, 16), ALONE),
     ({"name": "resnet18", "embedding": 128, "large_images": True}, (3, 56, 56), ALONE),
     ({"name": "resnet50"}, (3, 56, 56), ALONE),
     ({"name": "lstm"}, (6, 3), {}),

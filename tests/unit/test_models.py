@@ -29,6 +29,8 @@ CASES = [
     ({"name": "vgg_tiny"} | AS_LOGITS, (3, 4, 32), 10, 630528 + CLASSIFIER),
     ({"name": "modelnet_cnn", "embedding": 8}, (3, 71, 71), 8, 7808 + 147712 + 256 * 8 + 8),
     ({"name": "modelnet_cnn", "embedding": 8}, (1, 3, 80, 71), 8, 23296 + 147712 + 2056),
+    ({"name": "modelnet_cnn", "embedding": 8, "large_images": False}, (3, 48, 48), 8,
+     64 * 26 + 147712 + 6400 * 8 + 8),
     ({"name": "resnet18"}, (3, 16, 16), 16, 11173962 - 5130 + 512 * 16 + 16),
     ({"name": "resnet18"}, (3, 4, 32), 16, 11177040),
     ({"name": "resnet18", "large_images": True, "embedding": 128}, (3, 56, 56), 128,
@@ -83,7 +85,13 @@ def test_width_and_number_of_weights(table, shape, width, weights):
         ({"name": "resnet18"}, (3, 16), "the model resnet18 needs images"),
         ({"name": "resnet50"}, (1024,), "the model resnet50 needs images"),
         ({"name": "modelnet_cnn"}, (224, 224), r"needs views \[views, height, width\]"),
-        ({"name": "modelnet_cnn"}, (3, 224, 70), "224×70 are too small for modelnet_cnn"),
+        (
+            {"name": "modelnet_cnn"},
+            (3, 224, 70),
+            "224×70 are too small for modelnet_cnn: it needs "
+            "views of at least 71×71, or large_images = false",
+        ),
+        ({"name": "modelnet_cnn", "large_images": False}, (3, 13, 12), "at least 13×13"),
         ({"name": "lstm"}, (19,), r"needs rows \[steps, features\], .* \(19,\)"),
         (CATEGORICAL, (26, 1), "needs rows of categorical codes, one a column"),
         ({"name": "dssm"}, (1, 14, 28), "the model dssm needs rows of categorical codes"),

@@ -176,8 +176,8 @@ def apply_sets(tables: dict[str, Any], sets: Iterable[str]) -> None:
         new = parse_value(value.strip())
         for table in _tables_at(tables, keys[:-1], text):
             if keys[0] == "parties" and keys[2:] == ["model", "name"] and table.get("name") != new:
-                # The options were those of another model; all models have `embedding`.
-                for option in table.keys() - {"embedding", "name"}:
+                # The options were those of another model; all models have these.
+                for option in table.keys() - {"embedding", "init", "name"}:
                     del table[option]
             table[keys[-1]] = new
 

@@ -166,7 +166,7 @@ class Party(Record, frozen=True, kw_only=True):
     encoding: str | None = None
     decimal: str | None = None
     view: str | None = None
-    """Its part of each image: `left`, `bottom`, `top-left`, `strip 2/8`, `columns 0:3`."""
+    """Its part of each image: `left`, `bottom`, `top-left`, `strip 2/8`, `channels 0:3`."""
     model: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "mlp"})
     optimizer: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "adam", "lr": 5e-3})
     schedule: dict[str, Any] | None = None
@@ -178,7 +178,7 @@ class Party(Record, frozen=True, kw_only=True):
     (`gradient`), where other than the method says."""
     device: str = "cpu"
     seed: int | None = None
-    """Decides its first weights and its dropout; a simulation derives it from the job's seed."""
+    """Decides its initial weights and its dropout; a simulation derives it from the job's seed."""
 
     def __post_init__(self) -> None:
         settle(self)

@@ -172,6 +172,8 @@ class Top(Record, frozen=True, kw_only=True):
     the other kinds have none."""
     dropout: float = 0.0
     bias: bool = True
+    init: str | None = None
+    """How its initial weights are drawn, as for a bottom model; by default torch's."""
     module: str | None = None
     """`package.module:function`, called with the embedding widths and the output width."""
     optimizer: dict[str, Any] | None = None
@@ -190,7 +192,12 @@ class Top(Record, frozen=True, kw_only=True):
             f"top.hidden has a layer that is not 1 to {WIDTH_MAX:,} wide, or more than "
             f"{LAYERS_MAX} layers: choose a smaller top model",
         )
-        given = {"hidden": layers, "dropout": self.dropout, "bias": not self.bias}
+        given = {
+            "hidden": layers,
+            "dropout": self.dropout,
+            "bias": not self.bias,
+            "init": self.init,
+        }
         layered = self.kind == "split" or (self.kind == "agg" and len(layers) > 0)
         kind, cure = f"'{self.kind}'", "set top.kind = 'split'"
         if self.kind == "agg":

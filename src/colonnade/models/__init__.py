@@ -1,7 +1,8 @@
 """Bottom models, one file a family; a job names a function in one of them.
 
 A model function takes the shape of one row of the party's features and its options, among them
-`embedding`, the width of what comes out.
+`embedding`, the width of what comes out. How its initial weights are drawn (`init`) is no option of
+its own: it is the same for all models (`init.py`).
 
 May import job.
 """
@@ -18,6 +19,7 @@ from torch import nn
 
 from colonnade.errors import JobError, nearest
 from colonnade.job.bounds import LAYERS_MAX
+from colonnade.models import init
 from colonnade.models.shapes import check_size
 from colonnade.plugins import import_function, own_functions
 
@@ -54,11 +56,13 @@ def build(table: Mapping[str, Any], row_shape: tuple[int, ...], where: str) -> n
     if not isinstance(model, nn.Module):
         name = table.get("name", "mlp")
         raise JobError(f"{where}: {name} returned {type(model).__name__}, not a torch module")
+    if (drawn := _drawn(table, options, where)) is not None:
+        drawn.draw(model, f"{where}.{init.OPTION}")
     return model
 
 
 def find(table: Mapping[str, Any], where: str) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """The function that a model's table names, and its options, which it takes.
+    """The function that a model's table names, and its own options, which it takes.
 
     >>> find({"name": "linear", "embedding": 3}, "parties.bank.model")[1]
     {'embedding': 3}
@@ -75,9 +79,13 @@ def find(table: Mapping[str, Any], where: str) -> tuple[Callable[..., Any], dict
         raise JobError(f"{where}: there is no model '{name}': {nearest(name, known())}")
     signature = inspect.signature(function)
     parameters = [p for p in signature.parameters if p != "row_shape"]
+    if init.OPTION not in parameters:
+        options.pop(init.OPTION, None)
     for key in options:
         if key not in parameters:
-            raise JobError(f"{where}: {name} has no option '{key}': {nearest(key, parameters)}")
+            known_keys = {*parameters, init.OPTION}
+            raise JobError(f"{where}: {name} has no option '{key}': {nearest(key, known_keys)}")
+    _drawn(table, options, where)
     _check_types(function, options, where)
     try:
         signature.bind((), **options)
@@ -86,6 +94,13 @@ def find(table: Mapping[str, Any], where: str) -> tuple[Callable[..., Any], dict
             f"{where}: {name} is called with the shape of a row and its options: {error}"
         ) from None
     return function, options
+
+
+def _drawn(table: Mapping[str, Any], options: Mapping[str, Any], where: str) -> init.Init | None:
+    """How a model's weights are drawn; None where it draws them itself."""
+    if init.OPTION not in table or init.OPTION in options:
+        return None
+    return init.Init.read(table[init.OPTION], f"{where}.{init.OPTION}")
 
 
 def _check_types(function: ModelFunction, options: Mapping[str, Any], where: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
 
@@ -28,7 +30,9 @@ class Views(nn.Module):
         return embedding
 
 
-def modelnet_cnn(row_shape: tuple[int, ...], embedding: int = 4096) -> nn.Module:
+def modelnet_cnn(
+    row_shape: tuple[int, ...], embedding: int = 4096, large_images: bool = True
+) -> nn.Module:
     """Two convolutions for every view, max-pool over the views, one linear layer.
 
     The model of *C-VFL* for ModelNet10: a row is the views a party has of one object, 3 of 12
@@ -38,6 +42,9 @@ def modelnet_cnn(row_shape: tuple[int, ...], embedding: int = 4096) -> nn.Module
     same max-pool; the largest over the views; linear to 4096. Views of 224×224 leave 256·5·5 =
     6400 numbers. The paper says "two convolutional layers and a fully-connected layer"; the
     sizes are those of its code.
+
+    With `large_images = false` the first convolution is 5×5 with stride 2, and both max-pools are
+    3×3 with stride 2, which leave as many numbers of views of 48×48.
 
     >>> sum(p.numel() for p in modelnet_cnn((3, 224, 224)).parameters())
     26374016
@@ -49,24 +56,40 @@ def modelnet_cnn(row_shape: tuple[int, ...], embedding: int = 4096) -> nn.Module
         )
     height, width = row_shape[-2:]
     channels = row_shape[1] if len(row_shape) == 4 else 1
-    rows, columns = _left(height), _left(width)
+    sizes = LARGE if large_images else SMALL
+    rows, columns = sizes.left(height), sizes.left(width)
     if rows < 1 or columns < 1:
-        raise too_small("modelnet_cnn", height, width, "it needs views of at least 71×71")
+        cure = f"it needs views of at least {sizes.least}×{sizes.least}"
+        if large_images:
+            cure += ", or large_images = false"
+        raise too_small("modelnet_cnn", height, width, cure)
     views = nn.Sequential(
-        nn.Conv2d(channels, 64, 11, stride=4, padding=2),
+        nn.Conv2d(channels, 64, sizes.kernel, stride=sizes.stride, padding=2),
         nn.ReLU(),
-        nn.MaxPool2d(5, stride=3),
+        nn.MaxPool2d(sizes.pool, stride=sizes.step),
         nn.Conv2d(64, 256, 3, padding=1),
         nn.ReLU(),
-        nn.MaxPool2d(5, stride=3),
+        nn.MaxPool2d(sizes.pool, stride=sizes.step),
         nn.Flatten(),
     )
     return Views(views, nn.Linear(256 * rows * columns, embedding))
 
 
-def _left(length: int) -> int:
-    """How much of a side the convolutions and poolings leave."""
-    pixels = (length + 2 * 2 - 11) // 4 + 1
-    for _ in range(2):
-        pixels = (pixels - 5) // 3 + 1
-    return pixels
+class Sizes(NamedTuple):
+    """The first convolution's kernel and stride, the max-pools', and the least side for both."""
+
+    kernel: int
+    stride: int
+    pool: int
+    step: int
+    least: int
+
+    def left(self, length: int) -> int:
+        """How much of a side the convolutions and poolings leave."""
+        pixels = (length + 2 * 2 - self.kernel) // self.stride + 1
+        for _ in range(2):
+            pixels = (pixels - self.pool) // self.step + 1
+        return pixels
+
+
+LARGE, SMALL = Sizes(11, 4, 5, 3, 71), Sizes(5, 2, 3, 2, 13)

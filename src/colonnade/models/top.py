@@ -12,6 +12,7 @@ from torch import nn
 
 from colonnade.errors import JobError
 from colonnade.job.records import Top
+from colonnade.models.init import Init
 from colonnade.models.shapes import check_size
 from colonnade.plugins import import_function
 
@@ -94,7 +95,10 @@ def _one_width(top: Top, widths: dict[str, int]) -> int:
 def _network(top: Top, width: int, outputs: int) -> nn.Module:
     """Hidden layers and a linear one, once they are known to be small enough."""
     check_size(lambda: _layers(top, width, outputs), "top.hidden")
-    return _layers(top, width, outputs)
+    network = _layers(top, width, outputs)
+    if (drawn := find_init(top)) is not None:
+        drawn.draw(network, "top.init")
+    return network
 
 
 def _layers(top: Top, width: int, outputs: int) -> nn.Module:
@@ -105,6 +109,11 @@ def _layers(top: Top, width: int, outputs: int) -> nn.Module:
             layers.append(nn.Dropout(top.dropout))
         width = size
     return nn.Sequential(*layers, nn.Linear(width, outputs, bias=top.bias))
+
+
+def find_init(top: Top) -> Init | None:
+    """How the weights of its layers are drawn; None for as torch has it."""
+    return None if top.init is None else Init.read(top.init, "top.init")
 
 
 def find_top(top: Top) -> Callable[..., Any]:
