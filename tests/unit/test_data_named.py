@@ -23,10 +23,16 @@ SHAPES = {
     "fmnist": (70_000, 1, 28, 28),
     "cifar10": (60_000, 3, 32, 32),
     "cifar10-subset": (12_000, 3, 32, 32),
+    "modelnet10": (4891, 12, 48, 48),
+    "modelnet10-subset": (996 + 907, 12, 48, 48),
     "credit": (30_000, 23),
     "adult": (48_842, 14),
     "bank": (45_211, 16),
     "gmsc": (150_000, 10),
+    "criteo": (45_840_617, 39),
+    "criteo-sample": (8_184, 39),
+    "avazu": (40_428_967, 22),
+    "avazu-sample": (10_000, 22),
 }
 TESTS = {
     "mnist": 10_000,
@@ -34,6 +40,8 @@ TESTS = {
     "fmnist": 10_000,
     "cifar10": 10_000,
     "cifar10-subset": 2_000,
+    "modelnet10": 907,
+    "modelnet10-subset": 907,
     "adult": 16_281,
 }
 ONES = {"breast-cancer": 357, "mnist-3v8": 5851 + 974, "credit": 6636, "bank": 5289, "gmsc": 10_026}
@@ -72,7 +80,8 @@ def test_a_data_set_that_is_here(name):
     assert TESTS.get(name) == (None if dataset.test_rows is None else len(dataset.test_rows))
     if dataset.images is not None:
         assert dataset.images.dtype == np.float32
-        assert (dataset.images.min(), dataset.images.max()) == (0, 1)
+        brightest = 248 / 255 if name.startswith("modelnet10") else 1  # of 32 grey levels
+        assert (dataset.images.min(), dataset.images.max()) == (0, np.float32(brightest))
     else:
         hidden = {dataset.label, "ID", "id", "split"}
         assert not hidden & set(dataset.table.column_names)
@@ -95,6 +104,8 @@ def test_an_unknown_name():
         ("cifar10-subset", r"cifar10/cifar10_subset_12k\.npz$"),
         ("credit", r"credit_default/credit_default\.parquet"),
         ("gmsc", r"give_me_some_credit/cs_training\.parquet$"),
+        ("criteo", r"criteo/train\.txt, or take a sample .* data = \"criteo-sample\"$"),
+        ("avazu-sample", r"avazu/avazu_sample\.parquet$"),
     ],
 )
 def test_a_data_set_that_is_not_here_says_what_to_do(bare, name, words):

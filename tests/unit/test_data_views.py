@@ -41,6 +41,7 @@ def test_ranges_leave_out_their_end():
     images = pictures(6, 8)
     assert np.array_equal(cut(images, "rows 1:3"), images[:, :, 1:3])
     assert np.array_equal(cut(images, "columns 0:8"), images)
+    assert np.array_equal(cut(images, "channels 1:2"), images[:, 1:])
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,7 @@ def test_ranges_leave_out_their_end():
         ("strip 7/9", "does not fit images of 6 rows"),
         ("rows 2:2", "does not fit"),
         ("rows 3:2", "does not fit"),
+        ("channels 1:3", "does not fit images of 2 channels: choose"),
         ("columns 0:9", "does not fit images of 6 rows and 8 columns"),
     ],
 )

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from colonnade.data import cifar, openml
+from colonnade.data import cifar, clicks, modelnet, openml
 from colonnade.data.arrays import as_images, read_array
 from colonnade.data.batches import Rows
 from colonnade.data.files import TableFile
@@ -95,6 +95,12 @@ _TABLES = {
     "adult": TableSpec("adult/adult.parquet", "income", split="split"),
     "bank": TableSpec("bank_marketing/bank_full.parquet", "y"),
     "gmsc": TableSpec("give_me_some_credit/cs_training.parquet", "SeriousDlqin2yrs", ("id",)),
+    "criteo-sample": TableSpec("criteo/criteo_sample.parquet", "label"),
+    "avazu-sample": TableSpec("avazu/avazu_sample.parquet", "click"),
+}
+_CLICKS = {
+    name: TableSpec(spec.places[0], "label" if name == "criteo" else "click")
+    for name, spec in clicks.FILES.items()
 }
 
 
@@ -186,6 +192,15 @@ def _cifar10(name: str) -> Dataset:
     return _pictures(name, found[:4], cifar.CLASSES, f"read from {found.place}")
 
 
+def _modelnet10(name: str) -> Dataset:
+    found = modelnet.read([folder / "modelnet10" for folder in folders()])
+    if found is None:
+        raise _missing(name, f"modelnet10/{modelnet.FILE}")
+    if name.endswith("subset"):
+        found = modelnet.subset(found)
+    return _pictures(name, found[:4], found.classes, f"read from {found.place}")
+
+
 def _pictures(
     name: str, raw: Sequence[npt.NDArray[Any]], classes: tuple[str, ...], source: str
 ) -> Dataset:
@@ -250,6 +265,14 @@ def _table(name: str) -> Dataset:
     return _from_table(name, spec, table, source)
 
 
+def _clicks(name: str) -> Dataset:
+    path = clicks.find(clicks.FILES[name], folders())
+    if path is None:
+        raise _missing(name, _CLICKS[name].file)
+    table = clicks.read(path, clicks.FILES[name])
+    return _from_table(name, _CLICKS[name], table, f"read from {path}")
+
+
 def _from_table(name: str, spec: TableSpec, table: pa.Table, source: str) -> Dataset:
     if spec.label not in table.column_names:
         raise DataError(
@@ -280,6 +303,8 @@ def _missing(name: str, file: str) -> DataError:
         cures.append("install Debian's package (apt install dataset-fashion-mnist)")
     if name == "cifar10":
         cures.append('take a fifth of it with data = "cifar10-subset"')
+    if name in _CLICKS:
+        cures.append(f'take a sample of some thousand rows with data = "{name}-sample"')
     if openml.has(name):
         cures.append("set COLONNADE_DOWNLOAD=1 to fetch it from OpenML")
     return DataError(f"the data set {name} is not on this computer: {', or '.join(cures)}")
@@ -292,5 +317,7 @@ _LOADERS: dict[str, Callable[[str], Dataset]] = {
     "mnist-3v8": _mnist_3v8,
     "fmnist": _fmnist,
     **dict.fromkeys(_CIFAR10, _cifar10),
+    **dict.fromkeys(("modelnet10", "modelnet10-subset"), _modelnet10),
     **dict.fromkeys(_TABLES, _table),
+    **dict.fromkeys(_CLICKS, _clicks),
 }

@@ -1,7 +1,8 @@
 """Parts of images: which pixels each party holds.
 
 A view is a word (`left`, `top-right`, `all`), a strip of rows (`strip 2/8`), or a range that
-begins at 0 and leaves out its end (`rows 0:14`, `columns 0:3`); `none` is for labels only.
+begins at 0 and leaves out its end (`rows 0:14`, `columns 0:3`, `channels 0:3`); `none` is for
+labels only. Channels are what several pictures of one object come as, too.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ VIEWS = (
 )
 NO_VIEW = "none"
 """Of an active party that has the labels only."""
-_FORMS = ("strip 1/2", "rows 0:8", "columns 0:8")
+_FORMS = ("strip 1/2", "rows 0:8", "columns 0:8", "channels 0:3")
 _STRIP = re.compile(r"strip (\d{1,9})/(\d{1,9})")
-_RANGE = re.compile(r"(rows|columns) (\d{1,9}):(\d{1,9})")
+_RANGE = re.compile(r"(rows|columns|channels) (\d{1,9}):(\d{1,9})")
 
 
 def cut(images: npt.NDArray[Any], view: str) -> npt.NDArray[Any]:
@@ -47,26 +48,33 @@ def cut(images: npt.NDArray[Any], view: str) -> npt.NDArray[Any]:
             f"the view '{view}' needs images [count, channels, height, width], but the array has "
             f"shape {images.shape}: leave out view"
         )
-    height, width = images.shape[2:]
-    rows, columns = _window(view, height, width)
-    if not (0 <= rows[0] < rows[1] <= height and 0 <= columns[0] < columns[1] <= width):
+    sides = images.shape[1:]
+    window = _window(view, *sides)
+    inside = [0 <= a < b <= side for (a, b), side in zip(window, sides, strict=True)]
+    if not all(inside):
+        depth, height, width = sides
+        size = f"{height} rows and {width} columns"
+        if view.startswith("channels"):
+            size = f"{depth} channels"
         raise DataError(
-            f"the view '{view}' does not fit images of {height} rows and {width} columns: "
+            f"the view '{view}' does not fit images of {size}: "
             "choose a part that lies inside and is not empty"
         )
-    return images[:, :, rows[0] : rows[1], columns[0] : columns[1]]
+    return images[:, *(slice(start, stop) for start, stop in window)]
 
 
-def _window(view: str, height: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
+def _window(view: str, depth: int, height: int, width: int) -> tuple[tuple[int, int], ...]:
+    """From where to where, of channels, rows and columns."""
     if view in VIEWS:
-        return _half(view, height, "top", "bottom"), _half(view, width, "left", "right")
+        halves = _half(view, height, "top", "bottom"), _half(view, width, "left", "right")
+        return (0, depth), *halves
     strip = _STRIP.fullmatch(view)
     if strip is not None:
-        return _strip(view, int(strip[1]), int(strip[2]), height), (0, width)
+        return (0, depth), _strip(view, int(strip[1]), int(strip[2]), height), (0, width)
     span = _RANGE.fullmatch(view)
     if span is not None:
-        chosen = (int(span[2]), int(span[3]))
-        return (chosen, (0, width)) if span[1] == "rows" else ((0, height), chosen)
+        whole = {"channels": (0, depth), "rows": (0, height), "columns": (0, width)}
+        return tuple({**whole, span[1]: (int(span[2]), int(span[3]))}.values())
     raise DataError(f"there is no view '{view}': {nearest(view, (*VIEWS, *_FORMS))}")
 
 
