@@ -75,9 +75,11 @@ FORMATS: Mapping[str, Format] = {
     "audit": Format("privacy.json", cure="audit the run again"),
     "alignment": Format("alignment.json", cure="align again, with --restart at all parties"),
     "desk": Format("secrets.json", cure="align again, with --restart at all parties"),
+    "prediction": Format("prediction.json", cure="score the rows again"),
     "comparison": Format("comparison.json", cure="compare again"),
     "sweep": Format("sweep.json, points/*.json", cure="make the sweep again"),
     "race": Format("race.json, points/*.json", cure="run the race again, in another --out folder"),
+    "study": Format("results.parquet, claims.json", cure="reproduce it again"),
     "account": Format("spent", cure="go on with the version of Colonnade that wrote it"),
 }
 """Every kind of file with a version of its own. What lies beside one and says none (`job.toml`,

@@ -14,12 +14,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import colonnade as cn
 from colonnade.align.plan import CHUNK
 from colonnade.cli import main
 from colonnade.errors import RequestError
+from colonnade.record.timeline import NEITHER
 from colonnade.run.processes import free_port
 from colonnade.tls.authority import create_authority, issue
 from tests.warm import python
@@ -128,13 +130,54 @@ def house(tmp_path, keys):
         yield made
 
 
-def test_two_tables_are_aligned_and_then_trained_on(house):
+def check_timelines(house, capsys, folders, kinds):
+    """The parties' own folders say who did what and when, on one clock, with the ledger's bytes."""
+    paths = {name: house.folder / folder for name, folder in folders.items()}
+    for name, path in paths.items():
+        spans = pq.read_table(path / "timeline.parquet").to_pylist()
+        assert {span["party"] for span in spans} == {name}
+        assert kinds <= {span["kind"] for span in spans}
+        assert all(-(10**9) * PATIENCE_S < s["start_ns"] <= s["end_ns"] for s in spans)
+        assert (path / "timeline.parquet").stat().st_mode & 0o077 == 0
+        assert not (path / "exchanges.parquet").exists() and not list(path.glob("*.part"))
+    out = house.folder / "trace.json"
+    assert main(["trace", *map(str, paths.values()), "--out", str(out)]) == 0
+    assert "is known to" in capsys.readouterr().out
+    events = {event["name"] for event in json.loads(out.read_text())["traceEvents"]}
+    assert kinds - set(NEITHER) <= events
+    for path in paths.values():
+        assert main(["report", str(path)]) == 2
+        assert "and a report shows trainings" in " ".join(capsys.readouterr().err.split())
+
+
+def sent(spans):
+    """Messages and bytes by peer, direction and kind."""
+    found = {}
+    for span in spans:
+        if span["kind"] in ("send", "receive"):
+            way = {"send": "sent", "receive": "received"}[span["kind"]]
+            messages, size = found.get((span["peer"], way, span["message"]), (0, 0))
+            found[span["peer"], way, span["message"]] = messages + 1, size + span["bytes"]
+    return found
+
+
+def test_two_tables_are_aligned_and_then_trained_on(house, capsys):
     ends = house.both(how=[sys.executable, "-c", LIGHT])
     assert [code for code, _, _ in ends.values()] == [0, 0], ends
     assert ends["bank"][1]["common"] == 600 and ends["bank"][1]["differences"] == {"telco": []}
     found = house.common()
     assert found["bank"] == found["telco"]
     assert sorted(found["bank"]) == [f"c{n:05d}" for n in range(300, 900)]
+    aligned = {name: f"aligned/credit-{name}" for name in ("bank", "telco")}
+    check_timelines(house, capsys, aligned, {"align", "checkpoint", "send", "receive", "begin"})
+    for folder in aligned.values():
+        spans = pq.read_table(house.folder / folder / "timeline.parquet").to_pylist()
+        entries = json.loads((house.folder / folder / "ledger.json").read_text())
+        counted = {(e["peer"], e["direction"], e["kind"]): (e["messages"], e["bytes"])
+                   for e in entries}  # fmt: skip
+        assert sent(spans) == counted
+        facts = json.loads((house.folder / folder / "party.json").read_text())
+        assert 0 < facts["busy_s"] + facts["idle_s"] <= facts["time_s"]
     trained = house.both("join")
     assert [code for code, _, _ in trained.values()] == [0, 0], trained
     work = house.folder / "aligned" / "credit-telco" / "work"
@@ -167,6 +210,8 @@ def test_ids_that_were_added_are_aligned_in_an_update_and_trained_on(house):
         entries = json.loads(ledger.read_text())
         points = [e["bytes"] for e in entries if e["kind"] == "BlindedPoints"]
         assert max(points) < 500, "two new points, or none"
+        assert (ledger.parent / "timeline.parquet").exists()
+        assert main(["report", str(ledger.parent)]) == 2
     trained = house.both("join")
     assert [code for code, _, _ in trained.values()] == [0, 0], trained
     house.write("bank", "customer", range(899), columns=("income", "good"))

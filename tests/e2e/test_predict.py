@@ -11,7 +11,8 @@ import pytest
 
 from colonnade.cli import main
 from colonnade.record.chain import verify
-from tests.e2e.test_align import House, keys  # noqa: F401 - a fixture
+from colonnade.record.prediction import read_prediction
+from tests.e2e.test_align import House, check_timelines, keys  # noqa: F401 - a fixture
 
 RUNS = {"bank": "runs/credit-bank", "telco": "runs/credit-telco"}
 
@@ -57,6 +58,24 @@ def rows_get_the_scores_of_the_training_to_the_bit(house):
     # By place: no point crossed, and the ledgers of both ends say so.
     kinds = {entry["kind"] for entry in ledger(house, "telco")}
     assert "Query" in kinds and "BlindedIds" not in kinds
+    return ends
+
+
+def the_last_prediction_leaves_its_timeline(house, capsys, rows):
+    """Its own only, with a clock that began with it, whatever the folder has held before."""
+    folders = {name: f"predictions/credit-{name}" for name in ("bank", "telco")}
+    check_timelines(house, capsys, folders, {"score", "send", "receive", "begin"})
+    for name, folder in folders.items():
+        told = read_prediction(house.folder / folder)
+        spans = pq.read_table(house.folder / folder / "timeline.parquet").to_pylist()
+        assert (told.program, told.party, told.status) == ("predict", name, "end")
+        assert told.rows == rows[name]
+        assert told.busy_s + told.idle_s <= told.time_s
+        assert [span["kind"] for span in spans].count("begin") == 1
+        ends_s = max(span["end_ns"] for span in spans) / 1e9
+        assert ends_s <= told.time_s < ends_s + 5
+        asked = [span for span in spans if span["message"] == "Query"]
+        assert len(asked) == 1, "of this prediction, and none of the one before"
 
 
 def ledger(house, name):
@@ -160,8 +179,11 @@ def the_dry_run_says_what_would_leave(house, capsys, monkeypatch):
 def test_from_two_tables_to_joint_scores(house, capsys, monkeypatch):
     """One after the other, with the same folders: to align and to train takes longer than all of
     this."""
-    rows_get_the_scores_of_the_training_to_the_bit(house)
+    ends = rows_get_the_scores_of_the_training_to_the_bit(house)
+    first = ends["bank"][1]["rows"]
+    the_last_prediction_leaves_its_timeline(house, capsys, {"bank": first, "telco": first})
     new_ids_are_scored_and_unknown_ones_named(house)
+    the_last_prediction_leaves_its_timeline(house, capsys, {"bank": 6, "telco": 6})
     a_party_can_refuse_and_nothing_is_half_written(house)
     for words, sentence in WRONG:
         a_wrong_request_is_one_sentence(house, capsys, monkeypatch, words, sentence)

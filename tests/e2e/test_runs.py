@@ -28,7 +28,7 @@ async def trained(s):
     await s.until(lambda: all(store.marks() for store in s.stores.values()))
     await last.crash()
     await s.until(lambda: others[0].said("the connection with p2 is lost"))
-    # What p2 had agreed to before it crashed may still be being saved.
+    # What p2 had agreed to before it crashed may still be being saved, and at one party only.
     await s.until(lambda: s.stores["p0"].marks().keys() == s.stores["p1"].marks().keys())
     return others
 
@@ -51,7 +51,10 @@ def test_a_party_from_an_empty_folder_is_sent_away_and_the_others_lose_nothing()
         assert "p2 comes from a folder without the run" in str(error)
         assert "--out folder of that run, or begin anew at all parties, each with" in str(error)
         assert others[0].said("refused p2: p2 comes from a folder without the run")
-        assert {name: s.stores[name].marks() for name in before} == before
+        # What all had agreed on before p2 crashed may have been saved in the meantime.
+        assert all(
+            marks.items() <= s.stores[name].marks().items() for name, marks in before.items()
+        )
         s.stores["p2"] = right
         back = await s.start("p2")
         s.unharmed({party.name: await party.end() for party in (*others, back)})
@@ -97,12 +100,14 @@ def test_who_claims_to_have_no_checkpoint_of_the_run_makes_nobody_delete_theirs(
 
 
 def files(alliance, *names):
-    folders = [alliance.run_folder(name) / "checkpoints" for name in names]
-    return [
-        # What is being written has a hidden name until it is whole.
-        sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-        for folder in folders
-    ]
+    """Of these parties' checkpoints; what is being written has a hidden name until it is whole."""
+    folders = {name: alliance.run_folder(name) / "checkpoints" for name in names}
+    return {
+        (name, path.name)
+        for name, folder in folders.items()
+        for path in folder.iterdir()
+        if not path.name.startswith(".")
+    }
 
 
 def test_a_wrong_out_folder_costs_nothing_at_any_party(tmp_path, keys):
@@ -120,7 +125,7 @@ def test_a_wrong_out_folder_costs_nothing_at_any_party(tmp_path, keys):
             assert alliance.codes_of(name, 30) == 2, alliance.said()
             last = alliance.output(name).splitlines()[-1]
             assert f"{name} comes from a folder without the run" in last
-            assert files(alliance, *others) == before
+            assert files(alliance, *others) >= before
             assert not any(alliance.ended(other) for other in others)
             shutil.rmtree(right)
             (tmp_path / "elsewhere").rename(right)

@@ -31,6 +31,7 @@ from colonnade.record.checkpoints import FileStore
 from colonnade.record.events import RoundDone
 from colonnade.record.exchanges import Exchanges
 from colonnade.record.party_folder import PartyFolder
+from colonnade.record.prediction import Prediction
 from colonnade.record.run import PartyRun
 from colonnade.record.timeline import Timeline
 from colonnade.run.audit import save_audit
@@ -43,6 +44,9 @@ from colonnade.run.simulate import simulate
 from colonnade.run.standings import Race
 from colonnade.run.sweep import Point, Sweep
 from colonnade.run.tuning import Tuned
+from colonnade.study.design import Arm, Rule, Study
+from colonnade.study.findings import Findings, judged
+from colonnade.study.running import save
 from colonnade.testing.small import small, with_network
 
 HERE = Path(__file__).parent
@@ -110,10 +114,12 @@ def alignment_folder(out: Path) -> None:
 
 
 def studies(out: Path) -> None:
-    """A comparison, a sweep and a race."""
+    """A comparison, a sweep, a race and a paper's experiment."""
     metric = {"name": "accuracy", "final": 0.5, "best": 0.5, "test": 0.5, "chosen_on": "validation"}
     costs = {"time_to_target_s": None, "rounds_to_target": None, "bytes_to_target": None}
-    spent = {"time_s": 1.0, "rounds": 4, "bytes": {"up": 4, "down": 4, "total": 8}}
+    spent = {"time_s": 1.0, "rounds": 4, "epochs": 0.5, "evaluation_bytes": 8}
+    spent |= {"bytes": {"up": 4, "down": 4, "total": 8}}
+    spent |= {"updates": {"lab": {"fresh": 4, "local": 0}}, "busy_s": {}, "idle_s": {}}
     told = {"status": "end", "metric": metric, "clock": "virtual", "loss": 0.7, **costs, **spent}
     row = {"round": 4, "time_s": 1.0, "bytes_up": 4, "bytes_down": 4, "accuracy": 0.5, "best": True}
     trial = Trial("fedsgd", job(), told, [row])
@@ -130,6 +136,11 @@ def studies(out: Path) -> None:
     ladder = Ladder((1.0,), relative=True)
     Race(job(), out / "race", "accuracy", 0.5, None, None, [0], [1], [4], ladder, tuned,
          {BASELINE: [outcome]}).save()  # fmt: skip
+    (out / "study").mkdir(parents=True)
+    rule = Rule("fair", "One rate.", 0.4)
+    study = Study("what it shows", "nobody", "digits", (Arm("FedSGD", {}),), (rule,), (0,))
+    row = judged(outcome, 0.4, 1, rule="fair", setting="", arm="FedSGD", rate="0.05")
+    save(Findings(study, [row]), out / "study")
 
 
 def account_folder(out: Path) -> None:
@@ -139,12 +150,22 @@ def account_folder(out: Path) -> None:
     account.settle()
 
 
+def prediction_folder(out: Path) -> None:
+    """What a party that has scored rows says of that."""
+    out.mkdir(parents=True, exist_ok=True)
+    Prediction(
+        program="predict", party="bank", role="active", models=(f"{RUN[:12]}-{ROUND}",),
+        status="end", rows=8, time_s=1.0, busy_s=0.5, idle_s=0.25,
+    ).save(out)  # fmt: skip
+
+
 SCENES = {
     "run": run_folder,
     "party": party_folder,
     "alignment": alignment_folder,
     "studies": studies,
     "account": account_folder,
+    "prediction": prediction_folder,
 }
 
 

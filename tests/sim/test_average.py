@@ -318,7 +318,7 @@ def lived(monkeypatch):
 
 
 def summed(weights, decay):
-    """Σ_s (1 − d_s) ∏_{r>s} d_r θ_s: the average as one sum; the first weights are forgotten."""
+    """Σ_s (1 − d_s) ∏_{r>s} d_r θ_s: the average as one sum; the initial weights are forgotten."""
     decays = [min(decay, (1 + t) / (10 + t)) for t in range(1, len(weights) + 1)]
     shares = [(1 - d) * np.prod(decays[s + 1 :]) for s, d in enumerate(decays)]
     return {name: sum(share * own[name] for share, own in zip(shares, weights, strict=True))

@@ -159,7 +159,7 @@ def same(a, b) -> bool:
 
 
 def other(case: Small) -> Small:
-    """The same job as somebody starts it again: other first weights, another secret seed."""
+    """The same job as somebody starts it again: other initial weights, another secret seed."""
     modules = copy.deepcopy(case.modules)
     for module in modules.values():
         for tensor in module.state_dict().values():

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import torch
 
-from colonnade import JobError, reclock, simulate, simulate_clock
+from colonnade import Compute, Costs, JobError, reclock, simulate, simulate_clock
 from tests.small import small, with_network
 
 LOCK_STEP = {
@@ -43,6 +43,7 @@ def test_it_equals_a_training_there(name, label_only):
     for party in trained.parties:
         assert clocked.parties[party].ledger == trained.parties[party].ledger
         assert clocked.parties[party].spans == trained.parties[party].spans
+        assert clocked.parties[party].exchanges == trained.parties[party].exchanges
         for key, tensor in trained.weights[party].items():
             assert torch.equal(tensor, clocked.weights[party][key])
 
@@ -54,6 +55,57 @@ def test_it_stops_at_the_target_as_the_training_does():
     trained = simulate(far, case.data, case.modules)
     assert trained.status == "target" and 4 < trained.rounds < 15
     assert reclock(simulate(near, case.data, case.modules), far).history == trained.history
+
+
+SPEEDS = {
+    "p0": Costs(backward=[("0s", "50ms"), ("1s", "30ms")]),
+    "p1": Costs(backward=[("0s", "10ms"), ("1s", "15ms")], top="2ms"),
+    "p2": Costs(forward="3ms", backward="20ms"),
+}
+BY_COUNTS = {
+    "flexvfl": {"name": "flexvfl", "momentum": 0.9},
+    "adaptive": {"name": "flexvfl", "adaptive": True, "average": "ema:0.9"},
+    "gradients": {"name": "flexvfl", "exchange": "gradients"},
+    "sync_min": {"name": "sync_min"},
+    "sync_max": {"name": "sync_max"},
+}
+
+
+def at_speeds(job, speeds, **link):
+    return msgspec.structs.replace(
+        with_network(job, **link), compute=Compute(overrides=dict(speeds))
+    )
+
+
+@pytest.mark.parametrize("label_only", [False, True])
+@pytest.mark.parametrize("name", BY_COUNTS)
+def test_where_only_the_number_of_updates_matters_it_equals_a_training_that_has_the_same(
+    name, label_only
+):
+    case, near, _ = near_and_far(BY_COUNTS[name], label_only)
+    constant = SPEEDS | {"p0": Costs(backward="50ms"), "p1": Costs(backward="10ms", top="2ms")}
+    near = at_speeds(near, constant, latency="1ms")
+    far = at_speeds(near, constant, latency="700ms", bandwidth="200kbit")
+    trained = simulate(far, case.data, case.modules)
+    clocked = reclock(simulate(near, case.data, case.modules), far)
+    assert clocked.history == trained.history and clocked.summary() == trained.summary()
+    for party in trained.parties:
+        efforts = list(trained.parties[party].efforts)
+        assert list(clocked.parties[party].efforts) == efforts
+        assert clocked.parties[party].ledger == trained.parties[party].ledger
+        for key, tensor in trained.weights[party].items():
+            assert torch.equal(tensor, clocked.weights[party][key])
+    assert max(count for count, _ in efforts) > 1
+
+
+@pytest.mark.parametrize("name", BY_COUNTS)
+def test_where_other_updates_would_be_done_it_is_refused(name):
+    case, near, _ = near_and_far(BY_COUNTS[name])
+    near = at_speeds(near, SPEEDS, latency="1ms")
+    far = at_speeds(near, SPEEDS, latency="1s")
+    run = simulate(near, case.data, case.modules)
+    with pytest.raises(JobError, match="simulate the job instead"):
+        reclock(run, far)
 
 
 @pytest.mark.parametrize("name", ["pasta", "celu", "flexvfl", "sync_min", "vafl", "flexvfl_s"])

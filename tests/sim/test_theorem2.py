@@ -1,6 +1,6 @@
 """Theorem 2 of the FedBCD paper: the messages of a linear party do not determine its data.
 
-If U is orthogonal and keeps the party's first weights, U θ⁰ = θ⁰, then the party with data X U
+If U is orthogonal and keeps the party's initial weights, U θ⁰ = θ⁰, then the party with data X U
 sends, for ever, exactly the messages of the party with data X (Appendix B). Each optimizer whose
 step commutes with rotations keeps this; Adam's does not, so there the messages do tell the two
 apart.
@@ -120,7 +120,7 @@ def test_adam_tells_the_data_apart(size):
 
 
 def test_the_messages_depend_on_the_data_at_all():
-    """A rotation that moves the first weights is seen at once."""
+    """A rotation that moves the initial weights is seen at once."""
     generator = np.random.default_rng(0)
     x, other = generator.normal(size=(ROWS, 2)), generator.normal(size=(ROWS, 3))
     y = (x[:, 0] > 0).astype(int)

@@ -30,6 +30,7 @@ from colonnade.record.chain import verify
 from colonnade.record.checkpoints import FileStore
 from colonnade.record.inspection import inspect
 from colonnade.record.party_folder import PartyFolder, read_party
+from colonnade.record.prediction import read_prediction
 from colonnade.record.run import read_rows
 from colonnade.record.timeline_file import read_exchanges, read_timeline, read_timelines
 from colonnade.run.points import Points
@@ -111,6 +112,23 @@ def test_the_studies_of_every_release_are_read(kept):
 def test_what_rows_have_told_is_carried_over_from_every_release(kept):
     account = RowAccount(kept / "account", bytes(16) + b"\1" * 16, "ids", once=1.0)
     assert account.highest == 2.0
+
+
+def test_what_a_prediction_says_of_itself_is_read_from_every_release_that_had_it(kept):
+    folder = kept / "prediction"
+    if folder.exists():
+        assert read_prediction(folder).rows == 8
+
+
+@pytest.mark.parametrize("value", [2, 10**6, *ODD], ids=repr)
+def test_a_prediction_of_another_format_is_refused(value, tmp_path):
+    (newest,) = sorted(make.HERE.glob("*/prediction/prediction.json"))[-1:]
+    path = tmp_path / newest.name
+    shutil.copy(newest, path)
+    in_json("format", value)(path)
+    with pytest.raises(RequestError, match=NEWER if value in (2, 10**6) and type(value) is int
+                       else "says that its format is"):  # fmt: skip
+        read_prediction(tmp_path)
 
 
 # Every reader, and how the version of what it reads is changed.
@@ -303,7 +321,9 @@ def test_every_format_is_in_the_specimens_of_this_version():
         "comparison": in_file("studies/comparison/comparison.json"),
         "sweep": in_file("studies/sweep/sweep.json"),
         "race": in_file("studies/race/race.json"),
+        "study": in_file("studies/study/claims.json") & in_table("studies/study/results.parquet"),
         "account": {1},
+        "prediction": in_file("prediction/prediction.json"),
     }
     assert newest.keys() == FORMATS.keys()
     for kind, known in FORMATS.items():
@@ -312,7 +332,8 @@ def test_every_format_is_in_the_specimens_of_this_version():
 
 
 def in_file(name, key="format"):
-    first = [(make.HERE / each / name).read_text() for each in RELEASES]
+    paths = [path for each in RELEASES if (path := make.HERE / each / name).exists()]
+    first = [path.read_text() for path in paths]
     lines = [text.splitlines()[0] if name.endswith(".chain") else text for text in first]
     return {json.loads(line).get(key, 1) for line in lines}
 

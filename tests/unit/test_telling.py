@@ -26,7 +26,7 @@ def test_gradients_tell_labels_and_embeddings_tell_columns_whatever_the_top():
         said = told(*sets)
         assert "tell them nearly every label;" in said
         assert "their embeddings tell clinic most of their columns, if it knows some rows" in said
-        assert 'what changes it: method.protect.labels = "flip:2"' in said
+        assert 'to reduce that: method.protect.labels = "flip:2"' in said
     assert "through the top's hidden layers too" in told("top.hidden=[32,16]")
     assert "hidden" not in told("top.hidden=[]")
 
@@ -76,7 +76,7 @@ def test_what_lowers_an_inversion_is_said_and_that_it_guarantees_nothing():
 
 def test_with_everything_chosen_nothing_is_recommended():
     both = "method.protect.labels=flip:2", "method.protect.embedding=gauss:1:4"
-    assert "what changes it" not in told(*both)
+    assert "to reduce that" not in told(*both)
 
 
 def test_the_dry_run_and_the_start_of_a_simulation_say_it(capfd):
@@ -84,9 +84,11 @@ def test_the_dry_run_and_the_start_of_a_simulation_say_it(capfd):
     for command in (["simulate", *words], ["join", *words, "--me", "lab", "--dry-run"]):
         assert main(command) == 0
         captured = capfd.readouterr()
-        assert (captured.err + captured.out).count("what this tells: the gradients that lab") == 1
+        assert (captured.err + captured.out).count(
+            "what others can learn: the gradients that lab"
+        ) == 1
     assert main(["simulate", *words, "--quiet"]) == 0
-    assert "what this tells" not in capfd.readouterr().err
+    assert "what others can learn" not in capfd.readouterr().err
 
 
 def test_the_weights_of_classes_are_told_only_where_the_loss_is_computed():

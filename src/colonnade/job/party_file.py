@@ -91,7 +91,7 @@ class PartyFile(Record, frozen=True, kw_only=True):
     schedule: dict[str, Any] | None = None
     device: str | None = None
     seed: int | None = None
-    """Decides its first weights and its dropout; nobody else may know it."""
+    """Decides its initial weights and its dropout; nobody else may know it."""
     label_key: str | None = None
     """The file of the key by which labels are drawn where a job protects them; made when it is
     first needed. Whoever has it can tell the drawn labels from the true ones."""

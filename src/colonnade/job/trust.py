@@ -3,7 +3,7 @@
 A job file comes from a partner as often as not. Code that it names runs only where the user allows
 it, under every command. And what it says of a party's own business (data, model, optimizer, device)
 counts under `colonnade join` only where the party says that it trusts the job; its secret seed
-never does, because who knows it knows the first weights.
+never does, because who knows it knows the initial weights.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def taken_from_job(
     own = _table(_table(tables, "parties"), me)
     if "seed" in own:
         raise JobError(
-            f"the job sets the secret seed of {me}, so whoever has the job knows the first weights "
-            f"of {me}: take parties.{me}.seed out of the job file"
+            f"the job sets the secret seed of {me}, so whoever has the job knows the initial "
+            f"weights of {me}: take parties.{me}.seed out of the job file"
         )
     mine = {text.partition("=")[0].strip() for text in sets}
     given = {field for field in PartyFile.__struct_fields__ if getattr(file, field) is not None}

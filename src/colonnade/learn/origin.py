@@ -52,10 +52,12 @@ class Origin:
             )
         if card.dtype != job.train.dtype:
             raise _differs("train.dtype", job.train.dtype, card.dtype)
-        if card.width and not made and card.model != own.model:
+        if card.width and not made and _architecture(card.model) != _architecture(own.model):
             raise _differs(f"parties.{me}.model", own.model, card.model)
         if card.task is not None and card.top is not None:
-            mine, theirs = (structs.replace(top, optimizer=None) for top in (job.top, card.top))
+            mine, theirs = (
+                structs.replace(top, optimizer=None, init=None) for top in (job.top, card.top)
+            )
             if mine != theirs:
                 raise _differs("[top]", _set(mine), _set(theirs))
 
@@ -110,6 +112,13 @@ def load_part(
             "folder do not belong together, or the model's code has changed"
         ) from None
     return model
+
+
+def _architecture(model: Mapping[str, object] | None) -> dict[str, object] | None:
+    """A model's table but for its initial weights, in the place of which come those of the card."""
+    return (
+        None if model is None else {name: value for name, value in model.items() if name != "init"}
+    )
 
 
 def _set(record: Struct) -> dict[str, object]:

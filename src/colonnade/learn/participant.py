@@ -55,7 +55,7 @@ class Participant:
     method: Method
     data: PartyData
     model: Callable[[], nn.Module] | None
-    """Makes the bottom model with its first weights; None for a label-only party."""
+    """Makes the bottom model with its initial weights; None for a label-only party."""
     features: Mapping[Split, torch.Tensor] | None
     """Its columns, on its device."""
     width: int

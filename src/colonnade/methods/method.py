@@ -79,8 +79,24 @@ class Method:
     @property
     def by_clock(self) -> bool:
         """Whether what is learnt depends on how long things take."""
-        waits = self.window == lockstep() and self.quorum == everyone()
-        return self.local.by_clock or self.calibrates or not waits
+        return self.local.by_clock or self.calibrates or not self._waits
+
+    @property
+    def by_counts(self) -> bool:
+        """Whether what is learnt depends only on how many updates each party does in each round.
+
+        >>> from colonnade.policies.local import until, while_waiting
+        >>> Method(local=until("1s")).by_counts, Method(local=while_waiting(4)).by_counts
+        (True, False)
+        """
+        local, roles = self.local, (Role.ACTIVE, Role.PASSIVE)
+        holds = all(local.holds(role) and not local.yields(role) for role in roles)
+        return holds and self._waits and not self.calibrates
+
+    @property
+    def _waits(self) -> bool:
+        """Whether every round waits for all parties, and every party for every round."""
+        return self.window == lockstep() and self.quorum == everyone()
 
     def composition(self) -> dict[str, str]:
         """The choices that differ from plain split training, by axis.

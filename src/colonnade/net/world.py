@@ -274,6 +274,8 @@ class NetworkWorld(Connections):
         """Run the work in the compute thread, or inline where work of its kind has been short."""
         self._fresh = self._fresh and kind in UNCHARGED
         self._note_sends(all_of_them=kind == Work.SAVE)
+        if kind == Work.SAVE:
+            self._flush()
         began_ns = self.now()
         if self._compute_thread.is_short(kind):
             if began_ns - self._yielded_ns > YIELD_AFTER_NS:
@@ -284,12 +286,11 @@ class NetworkWorld(Connections):
         ended_ns = self.now()
         self.timeline.add(NAMES[kind], began_ns, ended_ns, round + 1)
         self.tell(Worked(self.me, began_ns, NAMES[kind], ended_ns, round))
-        if kind == Work.SAVE:
-            self._flush()
         return result
 
     def _flush(self) -> None:
-        """What was saved is on disk: so shall be what led to it."""
+        """Put on disk what has led to a state that is about to be saved: a process that is killed
+        right after goes on from that state, and would never know what came before."""
         for recording in (self.timeline, self.exchanges):
             known = recording.fault
             recording.flush()

@@ -128,6 +128,11 @@ class TrainingLoop(ABC):
 
         return await self.world.compute(pruned, Work.SAVE)
 
+    def release(self) -> None:
+        """Let go of what may be large. A loop and its parts refer to each other, so that it stays
+        in memory until the garbage collector comes."""
+        del self.learner, self.view
+
     def state(self, ledger: Ledger) -> dict[str, Any]:
         """Everything the party needs to go on from a barrier, with the ledger as of then."""
         return {

@@ -188,6 +188,10 @@ class Training:
     def run(self, world: World) -> Coroutine[Any, Any, Outcome]:
         return self._begun().run()
 
+    def release(self) -> None:
+        """The outcome is known: what the party has in memory may be freed."""
+        self._begun().release()
+
     def state(self) -> Tree:
         loop = self._begun()
         return loop.state(loop.world.ledger)

@@ -33,7 +33,7 @@ class NoAverage(AveragePolicy):
 class Ema(AveragePolicy):
     """θ̄_t = d_t·θ̄_{t−1} + (1 − d_t)·θ_t with d_t = min(d, (1 + t)/(10 + t)), and θ̄_0 = θ_0.
 
-    The decay grows to d, so that the first weights are soon forgotten: as long as it grows, the
+    The decay grows to d, so that the initial weights are soon forgotten: as long as it grows, the
     average reaches back over about a tenth of all updates.
     """
 

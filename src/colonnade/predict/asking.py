@@ -77,12 +77,14 @@ class Asking:
         books: Mapping[str, TagBook],
         by_place: frozenset[str],
         window: int = WINDOW,
+        done: int = 0,
     ) -> None:
-        """`by_place` are the parties that know rows by their places in the training."""
+        """`by_place` are the parties that know rows by their places in the training; `done` is how
+        many rows were scored before the parties began again."""
         self._world, self._part, self._heads = world, part, heads
         self._source, self._books, self._by_place = source, books, by_place
         self._window = window
-        self._number = self._done = 0
+        self._number, self.done = 0, done
         self._open: dict[int, Open] = {}
         self._dropped: dict[int, set[str]] = {}
         """Questions that nobody waits for any more, and who may still answer them."""
@@ -290,7 +292,7 @@ class Asking:
             for rows in lacking.values():
                 scores[rows] = np.nan
         request.deliver(Scored(scores, lacking, opened.declined, late))
-        self._done += len(request)
+        self.done += len(request)
         if self._source.rows:
             world = self._world
-            world.tell(RowsScored(world.me, world.now(), self._done, self._source.rows))
+            world.tell(RowsScored(world.me, world.now(), self.done, self._source.rows))

@@ -124,8 +124,9 @@ class Predict:
             self._answering = Answering(world, part, index, quota, self._outbound, account)
             return
         assert self._source is not None and self.ready.heads is not None
+        done = 0
         if self.asking is not None:
-            self._again = [*self._again, *self.asking.unfinished]
+            self._again, done = [*self._again, *self.asking.unfinished], self.asking.done
         for peer, book in self._books.items():
             book.begin(self._heard[peer].fingerprint)
         by_place = frozenset(peer for peer, hello in self._heard.items() if hello.rows)
@@ -137,9 +138,11 @@ class Predict:
             self._books,
             by_place if part.rows.order is not None else frozenset(),
             self._window,
+            done,
         )
 
-    async def _ask(self, world: World) -> None:
+    async def _ask(self, world: World) -> int:
+        """How many rows there were to score."""
         assert self.asking is not None and self._source is not None
         again, self._again = self._again, []
         self._source.bind(world.interrupt)
@@ -148,6 +151,7 @@ class Predict:
         finally:
             # The handshake, which may come next, is not to be interrupted.
             self._source.bind(lambda: None)
+        return self._source.rows
 
     def run(self, world: World) -> Coroutine[Any, Any, Any]:
         return self._ask(world) if self.leads else self._answering.run()

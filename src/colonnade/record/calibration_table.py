@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from colonnade.record.events import measured_when
 from colonnade.record.table import columns_table
 from colonnade.units import show_bits, show_bytes, show_seconds, show_time
 
@@ -31,10 +32,10 @@ def calibration_table(calibration: Mapping[str, Any]) -> Table:
     >>> run = simulate(load("digits", ["train.epochs=1"], method="auto"))
     >>> table = calibration_table(run.calibrations[0])
     >>> table.row_count, table.title
-    (3, 'measured after 0 rounds')
+    (3, 'measured before the first round')
     """
     table = columns_table(["party"], FIGURES)
-    table.title = f"measured after {calibration['round']} rounds"
+    table.title = measured_when(calibration["round"])
     table.title_style, table.title_justify = "bold", "left"
     for each in calibration["parties"]:
         cells = ["–" if each[name] is None else show(each[name]) for name, show in FIGURES.values()]

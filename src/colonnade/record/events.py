@@ -141,9 +141,18 @@ class Calibrated(Event, frozen=True):
 
     def sentence(self) -> str:
         chosen = "; ".join(
-            f"{each.party}: {', '.join(words)}" for each in self.parties if (words := _words(each))
+            f"{each.party} {', '.join(words)}" for each in self.parties if (words := _words(each))
         )
-        return f"measured after {self.round} rounds: {chosen or 'nothing to choose'}"
+        return f"{measured_when(self.round)}; {chosen or 'there was nothing to choose'}"
+
+
+def measured_when(rounds: int) -> str:
+    """When links and speeds were measured.
+
+    >>> measured_when(0), measured_when(40)
+    ('measured before the first round', 'measured after round 40')
+    """
+    return f"measured after round {rounds}" if rounds else "measured before the first round"
 
 
 def _words(measured: Measured) -> list[str]:

@@ -21,11 +21,12 @@ OPEN_MAX = 10_000
 updates (`policies.local.KEPT_MAX`)."""
 CLOSE_EVERY = 1024
 READ_ROWS = 8192
+WEIGHTS = ("weight_p10", "weight_p50", "weight_p90")
 DTYPE = np.dtype(
     [
         *((name, "<i8") for name in ("round", "sent_ns", "replied_ns", "used_ns", "window")),
         *((name, "<i8") for name in ("in_flight", "staleness", "updates")),
-        *((name, "<f8") for name in ("weight_p10", "weight_p50", "weight_p90")),
+        *((name, "<f8") for name in WEIGHTS),
     ]
 )
 HEAD = b"COLX0001" + DTYPE.itemsize.to_bytes(8, "little")
@@ -173,6 +174,45 @@ staleness=0, updates=2, weight_p10=0.5, weight_p50=0.75, weight_p90=1.0)]
         newest = [self._open[round] for round in sorted(self._open) if round > kept]
         if newest:
             yield np.array(newest, DTYPE)
+
+    def row_weights(self) -> dict[str, float] | None:
+        """How the last update on each exchange weighed its rows: the means of the quantiles over
+        all rounds, and the least of the lowest; None where nothing was weighed.
+
+        >>> exchanges = Exchanges()
+        >>> for number, low in enumerate((0.2, 0.4)):
+        ...     exchanges(RoundDone("lab", 70, number, 9, weights=(low, 0.9, 1.0)))
+        >>> {name: round(value, 3) for name, value in exchanges.row_weights().items()}
+        {'p10': 0.3, 'p50': 0.9, 'p90': 1.0, 'p10_min': 0.2}
+        """
+        count, sums, least = 0, np.zeros(3), math.inf
+        for rows in self.blocks():
+            weighed = rows[~np.isnan(rows["weight_p10"])]
+            if len(weighed):
+                count += len(weighed)
+                sums += [weighed[name].sum() for name in WEIGHTS]
+                least = min(least, float(weighed["weight_p10"].min()))
+        if not count:
+            return None
+        low, middle, high = (sums / count).tolist()
+        return {"p10": low, "p50": middle, "p90": high, "p10_min": least}
+
+    def weighed_as(self, other: Exchanges) -> Exchanges:
+        """The same rounds, with the weights that rows had in those of another party's.
+
+        >>> now, then = Exchanges(), Exchanges()
+        >>> now(RoundDone("lab", 90, 0, 9))
+        >>> then(RoundDone("lab", 70, 0, 9, weights=(0.5, 0.75, 1.0)))
+        >>> [(row.used_ns, row.weight_p10) for row in now.weighed_as(then)]
+        [(90, 0.5)]
+        """
+        made = Exchanges()
+        for mine, theirs in zip(self.blocks(), other.blocks(), strict=True):
+            assert (mine["round"] == theirs["round"]).all(), "both have done the same rounds"
+            for name in WEIGHTS:
+                mine[name] = theirs[name]
+            made.extend(mine)
+        return made
 
     def __iter__(self) -> Iterator[ExchangeRow]:
         for rows in self.blocks():

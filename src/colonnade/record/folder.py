@@ -7,8 +7,36 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from colonnade.errors import RequestError
+import msgspec
 
+from colonnade.errors import RequestError
+from colonnade.record.prediction import FILE as PREDICTION
+from colonnade.record.prediction import read_prediction
+from colonnade.record.reading import read_regular
+
+Contents = Literal[
+    "alignment",
+    "prediction",
+    "service",
+    "comparison",
+    "sweep",
+    "race",
+    "reproduction",
+    "unfinished",
+]
+"""What is no training, and no run of one; `unfinished` is a sweep or a race before its end."""
+_SIGNS: Mapping[str, Contents] = {
+    "alignment.json": "alignment",
+    "work/secrets.json": "alignment",
+    PREDICTION: "prediction",
+    "comparison.json": "comparison",
+    "sweep.json": "sweep",
+    "race.json": "race",
+    "claims.json": "reproduction",
+    "points": "unfinished",
+}
+"""By the file that only a folder of that kind has; the first one decides."""
+_PARTY_BYTES_MAX = 2**22
 Kind = Literal["simulate", "launch", "compare", "sweep", "race"]
 _LAUNCHED = ("party.json", "lock", "start.json", "ledger.chain")
 """Files of a party that took part over the network."""
@@ -16,6 +44,29 @@ _WAITING = ("timeouts", "recovery")
 _ANEW: Mapping[str, tuple[str, ...]] = {"launch": (*_WAITING, "limits"), "simulate": _WAITING}
 """The tables of a job that may be others when it is started again; in the simulator a limit may
 decide how long something takes."""
+
+
+def kind_of(folder: Path) -> Contents | None:
+    """What a folder holds that is no training; None for a training, and for anything else.
+
+    >>> kind_of(Path("nowhere"))
+    """
+    found = next((kind for sign, kind in _SIGNS.items() if (folder / sign).exists()), None)
+    if found == "prediction":
+        return "service" if read_prediction(folder).program == "serve" else "prediction"
+    if found is None and _aligned(folder / "party.json"):
+        return "alignment"
+    return found
+
+
+def _aligned(path: Path) -> bool:
+    """Whether the party of a folder aligned: an update of an alignment has a folder of its own."""
+    if not path.exists():
+        return False
+    try:
+        return bool(msgspec.json.decode(read_regular(path, _PARTY_BYTES_MAX)).get("program"))
+    except (RequestError, msgspec.MsgspecError, UnicodeError, RecursionError, AttributeError):
+        return False  # Whoever reads the folder says what is wrong with the file.
 
 
 def check_folder(folder: Path, kind: Kind, job: str = "") -> None:

@@ -45,6 +45,7 @@ from colonnade.record.timeline_file import (
     save_timeline,
 )
 
+TIMELINE = "timeline.parquet"
 PARTS = ("timeline.part", "exchanges.part")
 """Spans and rounds of a party that is not done; with its result they become Parquet files."""
 
@@ -130,7 +131,7 @@ class PartyFolder:
     def save(self, party: PartyRun, facts: dict[str, Any]) -> None:
         """Keep the party's result; `party.json` comes last, when all else is there."""
         save_party(self.path, party)
-        save_timeline(self.path / "timeline.parquet", {facts["party"]: party.spans})
+        self.save_timeline(facts["party"], party.spans)
         save_exchanges(self.path / "exchanges.parquet", {facts["party"]: party.exchanges})
         write_whole(self.path / "ledger.json", json.dumps(party.ledger, indent=1) + "\n")
         facts |= {
@@ -143,6 +144,10 @@ class PartyFolder:
             "efforts": list(party.efforts),
         }
         write_whole(self.path / "party.json", json.dumps(facts) + "\n")
+
+    def save_timeline(self, party: str, spans: Timeline) -> None:
+        """Keep what the party did and when."""
+        save_timeline(self.path / TIMELINE, {party: spans})
 
     def recount(self, spent: Spent | None, privacy: dict[str, float | None]) -> None:
         """Let the result that is here say that its rows have told more, before they do."""
@@ -231,7 +236,7 @@ def read_party(path: Path) -> tuple[PartyRun, dict[str, Any]]:
         busy_s=facts["busy_s"],
         idle_s=facts["idle_s"],
         ledger=json.loads((path / "ledger.json").read_text()),
-        spans=read_timeline(path / "timeline.parquet"),
+        spans=read_timeline(path / TIMELINE),
         weights=weights.get("last", {}),
         best_weights=weights.get("best"),
         preprocessing=preprocessing.read_text() if preprocessing.exists() else None,

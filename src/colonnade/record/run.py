@@ -240,6 +240,11 @@ class Run:
                 for name in self.job.passives
                 if name in self.parties
             },
+            "row_weights": {
+                name: weights
+                for name, party in self.parties.items()
+                if (weights := party.exchanges.row_weights()) is not None
+            },
             "calibrations": self.calibrations,
             "epsilon": {
                 name: party.privacy for name, party in self.parties.items() if party.privacy

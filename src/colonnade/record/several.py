@@ -1,5 +1,5 @@
-"""What the folders of one run say together of what happened when: one folder of all parties, or
-the own folders of some of them. They may have come from anybody."""
+"""What the folders of one run, alignment or prediction say together of what happened when: one
+folder of all parties, or the own folders of some of them. They may have come from anybody."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def read_together(folders: Sequence[Path]) -> Together:
 
     >>> read_together([Path("nowhere")])
     Traceback (most recent call last):
-    colonnade.errors.RequestError: nowhere has no timeline.parquet: give the folder of a run that \
-has ended, as --out named it
+    colonnade.errors.RequestError: nowhere has no timeline.parquet: give the folder of a run, an \
+alignment or a prediction that has ended, as --out named it
     """
     timelines: dict[str, Timeline] = {}
     exchanges: dict[str, Exchanges] = {}
@@ -54,8 +54,8 @@ def _read(folder: Path) -> tuple[dict[str, Timeline], dict[str, Exchanges]]:
     path, rounds = folder / "timeline.parquet", folder / "exchanges.parquet"
     if not path.exists():
         raise RequestError(
-            f"{folder} has no timeline.parquet: give the folder of a run that has ended, as --out "
-            "named it"
+            f"{folder} has no timeline.parquet: give the folder of a run, an alignment or a "
+            "prediction that has ended, as --out named it"
         )
     return read_timelines(path), read_exchanges(rounds) if rounds.exists() else {}
 

@@ -90,10 +90,12 @@ def show_spread(
 
     >>> show_spread(134.2, 5.13, show_seconds, 3, 3), show_spread(134.2, 0.0, show_seconds, 1, 3)
     ('134 s ± 5', '134 s (1/3)')
+    >>> show_spread(0.52, 0.03, "{:.0%}".format, 3, 3)
+    '52% ± 3'
     """
     text = show(mean)
     if count > 1:
-        number = text.partition(" ")[0]
+        number = text.partition(" ")[0].rstrip("%")
         scaled = deviation * float(number) / mean if mean else deviation
         places = len(number.partition(".")[2])
         if scaled > 0:

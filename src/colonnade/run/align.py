@@ -281,6 +281,8 @@ class _Aligning(Participation[Found]):
             write_whole(self._home / FACTS, text + "\n")
         entries = json.dumps(self.world.ledger.entries(), indent=1)
         write_whole(path / "ledger.json", entries + "\n")
+        spans = self.world.timeline
+        self.folder.save_timeline(self.name, spans)
         done = {
             **stamp("party"),
             "party": self.name,
@@ -288,6 +290,9 @@ class _Aligning(Participation[Found]):
             "program": "align",
             "status": "end",
             "rounds": role.place.plan.rounds,
+            "time_s": self.world.now() / 1e9,
+            "busy_s": spans.busy_ns() / 1e9,
+            "idle_s": spans.total_ns("wait") / 1e9,
         }
         write_whole(path / "party.json", json.dumps(done) + "\n")
 

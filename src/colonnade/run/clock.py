@@ -73,7 +73,8 @@ def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> R
     `job` may differ from the run's own in `network`, `compute` and `limits`. What was learnt and
     measured is taken from the run; time, idle shares and traffic are found out anew, message by
     message. Only for methods whose weights do not depend on the clock, such as `fedsgd`, `fedbcd`
-    and `cvfl`.
+    and `cvfl`, and for those where it decides nothing but the number of updates in a round, such as
+    `flexvfl`, where that stays the same.
 
     >>> from colonnade.job import load, with_sets
     >>> from colonnade.run.simulate import simulate
@@ -87,6 +88,17 @@ def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> R
         kind = type(given).__name__
         raise JobError(f"the run is of type {kind}: give what cn.simulate returned, then the job")
     job = as_job(job)
+    clocked = clocked_again(run, job, rules)
+    if clocked is None:
+        raise JobError(
+            f"what {method_name(job)} learns depends on how long things take: simulate the job "
+            "instead"
+        )
+    return clocked
+
+
+def clocked_again(run: Run, job: Job, rules: Sequence[Rule] = ()) -> Run | None:
+    """As `reclock`; None where something else would have been learnt there."""
     own = msgspec.structs.replace(
         run.job, network=job.network, compute=job.compute, limits=job.limits
     )
@@ -102,17 +114,16 @@ def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> R
     widths = {name: run.sizes.widths.get(name, 0) for name in job.parties}
     rows = run.sizes.rows
     agreement = Agreement.of(job, rows, widths)
-    if agreement.method.by_clock:
-        raise JobError(
-            f"what {method_name(job)} learns depends on how long things take: simulate the job "
-            "instead"
-        )
+    if agreement.method.by_clock and not agreement.method.by_counts:
+        return None
     figures = [
         {name: value for name, value in row.items() if name not in EVALUATION_FIELDS.keys() - KEPT}
         for row in run.history
     ]
     losses = [row["loss"] for row in run.losses]
     clocked = _clocked(agreement, run.sizes, run.metric, Record(losses, figures, run.test), rules)
+    if agreement.method.by_clock and _counts(clocked) != _counts(run):
+        return None
     parties = {
         name: replace(
             party,
@@ -122,12 +133,18 @@ def reclock(run: Run, job: Job | str | Path, *, rules: Sequence[Rule] = ()) -> R
             classes=run.parties[name].classes,
             efforts=run.parties[name].efforts,
             privacy=run.parties[name].privacy,
+            exchanges=party.exchanges.weighed_as(run.parties[name].exchanges),
         )
         for name, party in clocked.parties.items()
     }
     both = zip(run.losses, clocked.losses, strict=True)
     retimed = [known | {"time_s": new["time_s"]} for known, new in both]
     return replace(clocked, losses=retimed, parties=parties)
+
+
+def _counts(run: Run) -> dict[str, list[int]]:
+    """How many updates each party did in each round."""
+    return {name: [count for count, _ in party.efforts] for name, party in run.parties.items()}
 
 
 KEPT = {"validation_loss", "test_loss"}

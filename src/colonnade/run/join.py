@@ -49,8 +49,6 @@ class Joined:
 class TrainingParticipation(Participation[Outcome]):
     """One process of a party that trains."""
 
-    keeps_time = True
-
     def __init__(
         self, me: Participant, folder: PartyFolder, subscribers: Sequence[Subscriber] = ()
     ) -> None:
@@ -70,6 +68,7 @@ class TrainingParticipation(Participation[Outcome]):
         return Joined(status, self.folder.path, rounds, differences, self.run_, self.fault)
 
     def program(self) -> Training:
+        self.world.exchanges = self.folder.exchanges()
         self.training = Training.of(self.me, self.store, self._keep)
         return self.training
 

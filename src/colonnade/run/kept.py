@@ -55,6 +55,23 @@ def measure_all(
     return {cell: figures[cell] for cell in cells}
 
 
+def once(path: Path | None, setting: str, make: Callable[[], Figures]) -> Figures:
+    """Figures that are kept in a file with the setting that they are of, and made anew where the
+    file is not there or is of another one. Without a path nothing is kept."""
+    if path is None:
+        return make()
+    try:
+        content: Figures = json.loads(path.read_text())
+        if content.pop("setting", None) == setting:
+            return content
+    except (FileNotFoundError, ValueError):
+        pass
+    figures = make()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps({"setting": setting, **figures}, indent=1) + "\n")
+    return figures
+
+
 def _read(path: Path) -> Figures | None:
     try:
         kept: Figures = json.loads(path.read_text())["figures"]

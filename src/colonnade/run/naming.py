@@ -14,7 +14,7 @@ from colonnade.job.records import Job
 from colonnade.learn.agreement import own_method
 from colonnade.learn.optim import check_tables
 from colonnade.methods.method import Method
-from colonnade.models.top import find_top
+from colonnade.models.top import find_init, find_top
 from colonnade.protect.base import CipherProtection
 from colonnade.record.table import toml_text
 
@@ -48,8 +48,10 @@ def check_names(
         )
     _check_sum(job, method)
     needs_top = job.active in chosen or method.exchange.sends_snapshots
-    if job.top.kind == "module" and needs_top and "top" not in made:
-        find_top(job.top)
+    if needs_top and "top" not in made:
+        find_init(job.top)
+        if job.top.kind == "module":
+            find_top(job.top)
     for name in chosen:
         party, where = job.parties[name], f"parties.{name}"
         if name not in made:

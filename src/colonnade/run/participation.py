@@ -44,11 +44,11 @@ class Participation(ABC, Generic[Result]):
 
     chain_kind: type[Chain] = Chain
     world_kind: type[PartyWorld] = PartyWorld
-    keeps_time = False
+    keeps_time = True
     """Whether what the party does and when is kept in its folder."""
     goes_on = True
     """Whether a process goes on with the work of the one before it, so that the ledger counts what
-    that one did as repeated."""
+    that one did as repeated, the clock goes on from its beginning, and so does the timeline."""
 
     def __init__(
         self,
@@ -123,8 +123,8 @@ class Participation(ABC, Generic[Result]):
         self.world.releases = self.counter()
         self.world.begun = self._begun
         self.world.settled = self.settled
-        if self.keeps_time:
-            self.world.folder, self.world.exchanges = self.folder, self.folder.exchanges()
+        if self.keeps_time and self.goes_on:
+            self.world.folder = self.folder
         program = self.program()
         try:
             # Whatever is wrong with the data is found before anybody waits.
@@ -175,8 +175,9 @@ class Participation(ABC, Generic[Result]):
         self._has_begun = True
         if not self.detector.begun_ns:
             now_ns = self.detector.now()
+            known_ns = self.folder.remember("begun_ns", now_ns) if self.goes_on else now_ns
             # A clock that was set back must not make the time negative.
-            self.world.start_clock(min(now_ns, self.folder.remember("begun_ns", now_ns)))
+            self.world.start_clock(min(now_ns, known_ns))
         if self.world.roster.begun_again or start:
             self.world.tell(Resumed(self.name, self.detector.time_ns(), start))
 

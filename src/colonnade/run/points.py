@@ -12,9 +12,10 @@ import msgspec
 
 from colonnade.formats import check, stamp
 from colonnade.job.files import to_tables
-from colonnade.job.records import Job
+from colonnade.job.records import Compute, Job, Limits, Network, Party
+from colonnade.methods import build
 from colonnade.record.private import write_whole
-from colonnade.run.pool import OnDone, Spread, Trial, train_all
+from colonnade.run.pool import OnDone, Spread, Task, Trial, train_families
 
 DIGEST = 24
 """Letters of a hash that are enough to tell jobs apart."""
@@ -23,12 +24,17 @@ OnPlan = Callable[[str, int, int], None]
 
 
 def digest(job: Job) -> str:
-    """A hash of everything that a job says.
+    """A hash of everything that a job says, but for where its parties compute.
 
     >>> from colonnade.job import load
     >>> digest(load("digits")) == digest(load("digits", ["seed=1"]))
     False
     """
+    parties = {
+        name: msgspec.structs.replace(party, device=Party().device)
+        for name, party in job.parties.items()
+    }
+    job = msgspec.structs.replace(job, parties=parties)
     text = json.dumps(to_tables(job), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST]
 
@@ -50,6 +56,14 @@ class Measured(msgspec.Struct, frozen=True):
     bytes: int
     """Of the training, up and down, until then."""
     value: float | None
+    loss: float | None = None
+    """Of the training, in the round before."""
+    epoch: float | None = None
+
+
+SPENT = ("rounds", "epochs", "time_s", "bytes", "evaluation_bytes", "updates", "busy_s", "idle_s",
+         "row_weights")  # fmt: skip
+"""What a run's summary says of its costs, and of what its rows were worth."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -64,6 +78,8 @@ class Outcome(msgspec.Struct, frozen=True):
     test: float | None = None
     """The metric of the best round's weights on the test rows."""
     job: dict[str, Any] = {}
+    spent: dict[str, Any] = {}
+    """What the whole run has cost, as its summary has it."""
 
     @classmethod
     def of(cls, trial: Trial) -> Outcome:
@@ -78,10 +94,13 @@ class Outcome(msgspec.Struct, frozen=True):
                 row["time_s"],
                 row["bytes_up"] + row["bytes_down"],
                 row.get(metric["name"]),
+                row.get("loss"),
+                row.get("epoch"),
             )
             for row in trial.history
         ]
-        return cls(*common, metric["name"], history, metric["test"], to_tables(trial.job))
+        spent = {name: trial.summary[name] for name in SPENT}
+        return cls(*common, metric["name"], history, metric["test"], to_tables(trial.job), spent)
 
     @property
     def bad(self) -> bool:
@@ -91,6 +110,23 @@ class Outcome(msgspec.Struct, frozen=True):
     def values(self) -> list[float | None]:
         """The metric of every evaluation; none of a run that failed or diverged."""
         return [] if self.bad else [each.value for each in self.history]
+
+
+def _families(jobs: Sequence[tuple[str, Job]]) -> list[list[Task]]:
+    """Jobs that differ in nothing but their network and speeds are trained once and clocked again,
+    where what their method learns does not depend on the clock; where it depends on the number of
+    updates alone, jobs that differ in nothing but their network, as that is most often the same."""
+    found: dict[str, list[Task]] = {}
+    for label, job in jobs:
+        common, method = job, build(job.method)
+        if not method.by_clock:
+            common = msgspec.structs.replace(
+                job, network=Network(), compute=Compute(), limits=Limits()
+            )
+        elif method.by_counts:
+            common = msgspec.structs.replace(job, network=Network())
+        found.setdefault(digest(common), []).append((label, job, None))
+    return list(found.values())
 
 
 class Points:
@@ -105,8 +141,11 @@ class Points:
         on_plan: OnPlan | None = None,
         on_done: OnDone | None = None,
         beacons: Path | None = None,
+        tolerant: bool = False,
     ) -> None:
+        """With `tolerant`, a job that is refused counts as failed, and the others go on."""
         self._folder, self._workers, self._spread = folder, workers, spread
+        self._tolerant = tolerant
         self._on_plan, self._on_done = on_plan, on_done
         self._beacons = beacons
         self._known: dict[str, Outcome] = {}
@@ -120,8 +159,14 @@ class Points:
         if self._on_plan is not None:
             self._on_plan(title, len(tasks), len(set(names)))
         self._folder.mkdir(parents=True, exist_ok=True)
-        missing = [(label, job, None) for label, job in tasks.values()]
-        train_all(missing, self._workers, self._keep, False, self._spread, self._beacons)
+        train_families(
+            _families(list(tasks.values())),
+            self._workers,
+            self._keep,
+            spread=self._spread,
+            beacons=self._beacons,
+            tolerant=self._tolerant,
+        )
         return [self._known[name] for name in names]
 
     def _has(self, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -102,9 +103,11 @@ def train_families(
     privacy: bool = False,
     spread: Spread | None = None,
     beacons: Path | None = None,
+    tolerant: bool = False,
 ) -> list[list[Trial]]:
-    """As `train_all`, for jobs that differ in their network alone: the first of a family is
-    trained, the others are clocked again."""
+    """As `train_all`, for jobs that differ in their network and speeds alone: the first of a family
+    is trained, the others are clocked again, or trained where something else would be learnt. With
+    `tolerant`, a job that is refused counts as failed, and the others go on."""
     done: dict[int, list[Trial]] = {}
     texts = [_texts(family) for family in families]
     spread = spread or partial(side_by_side, workers=workers)
@@ -114,7 +117,9 @@ def train_families(
             done[index] = []
             for (label, job, _), answer in zip(families[index], family, strict=True):
                 if "refused" in answer:
-                    raise RequestError(answer["refused"])
+                    if not tolerant:
+                        raise RequestError(answer["refused"])
+                    answer = {"summary": None, "history": [], "error": answer["refused"]}
                 done[index].append(Trial(label, job, **answer))
                 if on_done is not None:
                     on_done(done[index][-1])
@@ -131,17 +136,17 @@ def _texts(family: Sequence[Task]) -> Texts:
 def _train(privacy: bool, beacons: Path | None, family: Texts) -> list[Answer]:
     """The runs of a family; only text goes in and only plain values come out."""
     from colonnade.run.audit import save_audit
-    from colonnade.run.clock import reclock
+    from colonnade.run.clock import clocked_again
 
     answers: list[Answer] = []
     first = None
     for label, text, allow, folder in family:
         try:
             job = loads(text, allow=allow)
-            if first is None:
-                run = _first(label, job, privacy, beacons, None if folder is None else Path(folder))
-            else:
-                run = reclock(first, job)
+            run = None if first is None else clocked_again(first, job)
+            if run is None:
+                place = None if folder is None else Path(folder)
+                run = _trained(label, job, privacy, beacons, place)
         except RequestError as error:
             return [{"refused": str(error)}] * len(family)
         except FailedError as error:
@@ -157,11 +162,14 @@ def _train(privacy: bool, beacons: Path | None, family: Texts) -> list[Answer]:
             if more:
                 save_audit(found, Path(folder))
         answers.append({"summary": plain(run.summary() | more), "history": plain(run.history)})
+    # A run refers to itself, and what it remembers of every row may be large.
+    del first, run
+    gc.collect()
     return answers
 
 
-def _first(label: str, job: Job, privacy: bool, beacons: Path | None, folder: Path | None) -> Run:
-    """The run of a family that is trained; those who follow it are told how far it is."""
+def _trained(label: str, job: Job, privacy: bool, beacons: Path | None, folder: Path | None) -> Run:
+    """A run that is trained; those who follow it are told how far it is."""
     from colonnade.run.beacon import Beacon
     from colonnade.run.following import followed
     from colonnade.run.setup import prepare, recording

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from colonnade.errors import RequestError
 from colonnade.job.terms import identity
 from colonnade.net.link import Emulation
@@ -17,12 +19,14 @@ from colonnade.predict.program import Predict
 from colonnade.predict.request import Source
 from colonnade.record.events import Subscriber
 from colonnade.record.party_folder import PartyFolder
+from colonnade.record.prediction import Prediction
 from colonnade.run.budget import show, told
 from colonnade.run.participation import Participation
 from colonnade.run.predict_party import PredictParty
 from colonnade.run.scores import asked
 from colonnade.sim.kernel import Simulator
 from colonnade.tls.keyring import Keyring
+from colonnade.units import NS_PER
 
 NOTHING_SENT = "this was a dry run: nothing was sent"
 
@@ -34,7 +38,7 @@ class Predicted:
     status: str
     folder: Path
     rows: int
-    """How many a passive party answered for."""
+    """How many were scored; of a passive party, how many it has answered for."""
     differences: dict[str, list[str]] = field(default_factory=dict)
     """Where a peer's count of what crossed differs from this party's, by peer."""
     privacy: dict[str, float | None] | None = None
@@ -59,6 +63,8 @@ class PredictParticipation(Participation[Any]):
     """One process of a party that scores rows with others."""
 
     goes_on = False
+    what = "predict"
+    """What the folder is told that the party does."""
 
     def __init__(
         self,
@@ -77,25 +83,44 @@ class PredictParticipation(Participation[Any]):
         # One ledger for all predictions of a party in a folder, whatever the model.
         same = identity({"program": '"predict"', "parties": ",".join(party.job.parties)})
         super().__init__(party.job, party.me, party.policy, same, folder, subscribers)
-        self._answered = 0
+        self._rows = 0
+        self._about = Prediction(
+            program=self.what,
+            party=party.me,
+            role=party.job.parties[party.me].role,
+            models=tuple(party.models),
+        )
 
     def program(self) -> Predict:
         return self._program
 
     def status(self, outcome: Any) -> str:
-        self._answered = outcome or 0
+        self._rows = outcome or 0
         return "end"
 
     def take_part(
         self, address: Address, keyring: Keyring, emulation: Emulation | None
     ) -> tuple[str, dict[str, list[str]]]:
         self._taking.remember()
+        self._about.save(self.folder.path)
         try:
-            return super().take_part(address, keyring, emulation)
+            status, differences = super().take_part(address, keyring, emulation)
+            self._keep_time(status)
+            return status, differences
         finally:
             self._taking.settle()
             if (privacy := self._taking.privacy()) is not None:
                 self.detector.notice(told(privacy))
+
+    def _keep_time(self, status: str) -> None:
+        """Keep what this prediction took; the one before it in the folder is not added."""
+        spans, now_s = self.world.timeline, self.detector.time_ns() / NS_PER["s"]
+        if self.keeps_time:
+            self.folder.save_timeline(self.name, spans)
+        took = {"busy_s": spans.busy_ns() / 1e9, "idle_s": spans.total_ns("wait") / 1e9}
+        replace(self._about, status=status, rows=self._rows, time_s=now_s, **took).save(
+            self.folder.path
+        )
 
     def reason(self, status: str) -> str:
         return "answered" if status == "end" else status
@@ -107,7 +132,7 @@ class PredictParticipation(Participation[Any]):
         """Take part, and return when it is over for everybody."""
         status, differences = self.take_part(address, keyring, emulation)
         path, privacy = self.folder.path, self._taking.privacy()
-        return Predicted(status, path, self._answered, differences, privacy)
+        return Predicted(status, path, self._rows, differences, privacy)
 
 
 def predict_simulated(

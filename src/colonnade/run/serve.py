@@ -106,6 +106,8 @@ class ServeParticipation(PredictParticipation):
 
     chain_kind = TalliedChain
     world_kind = ServiceWorld
+    keeps_time = False
+    what = "serve"
 
     def __init__(
         self,

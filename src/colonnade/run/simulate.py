@@ -155,7 +155,10 @@ def simulate_prepared(
         status = run_parties(simulator, trainings, should_stop)
     sizes = sizes_of(parties)
     metric = active.metrics[0]
-    return record(agreement, metric, status, simulator, trainings, sizes, parties, accounts)
+    run = record(agreement, metric, status, simulator, trainings, sizes, parties, accounts)
+    for own in trainings.values():
+        own.release()
+    return run
 
 
 def counting(accounts: Accounts) -> type[SimulatedWorld]:

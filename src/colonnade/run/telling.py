@@ -19,14 +19,14 @@ def what_it_tells(job: Job, method: Method) -> str:
     >>> from colonnade.job import load
     >>> job = load("digits", ["method.protect.labels=flip:2", "top.hidden=[]"])
     >>> print(what_it_tells(job, methods.build(job.method)))
-    what this tells: the gradients that lab and insurer receive tell them nearly every label, as \
-flip:2 has left it; their embeddings tell clinic most of their columns, if it knows some rows; \
-what changes it: method.protect.embedding = "gauss:1:4", or a narrower embedding
+    what others can learn: the gradients that lab and insurer receive tell them nearly every \
+label, as flip:2 has left it; their embeddings tell clinic most of their columns, if it knows \
+some rows; to reduce that: method.protect.embedding = "gauss:1:4", or a narrower embedding
     """
     learnt = (_of_labels(job, method), _of_columns(job, method))
     cures = _cures(method)
-    said = f"what this tells: {'; '.join(learnt)}"
-    return f"{said}; what changes it: {', or '.join(cures)}" if cures else said
+    said = f"what others can learn: {'; '.join(learnt)}"
+    return f"{said}; to reduce that: {', or '.join(cures)}" if cures else said
 
 
 def _of_labels(job: Job, method: Method) -> str:

@@ -33,6 +33,8 @@ _DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
+OPEN_TRIES, OPEN_AGAIN_S = 4, 1.0
+"""How often a new store is tried, and how long after one another."""
 
 
 class MLflow:
@@ -61,7 +63,7 @@ class MLflow:
         for library in ("mlflow", "alembic"):
             logging.getLogger(library).setLevel(logging.ERROR)
 
-        self._client = client = MlflowClient(tracking_uri=self._uri)
+        self._client = client = self._opened(MlflowClient)
         self._began_ms = round(time.time() * 1e3 - elapsed_ns / 1e6)
         if self._goes_on(client):
             return
@@ -76,6 +78,18 @@ class MLflow:
         params = [Param(key, str(value)) for key, value in parameters.items()]
         for start in range(0, len(params), _PARAMETERS_AT_ONCE):
             client.log_batch(self._run, params=params[start : start + _PARAMETERS_AT_ONCE])
+
+    def _opened(self, kind: type[MlflowClient]) -> MlflowClient:
+        """The store. Parties on one host may make the same one at the same time, and then all but
+        the first of them fail: they find it a moment later."""
+        for _ in range(OPEN_TRIES - 1):
+            try:
+                client = kind(tracking_uri=self._uri)
+                client.search_experiments(max_results=1)
+                return client
+            except Exception:  # noqa: BLE001 - of whatever database it is; the last try tells
+                time.sleep(OPEN_AGAIN_S)
+        return kind(tracking_uri=self._uri)
 
     def _goes_on(self, client: MlflowClient) -> bool:
         """Whether the store has the run that this folder began."""
