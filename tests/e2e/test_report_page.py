@@ -190,6 +190,12 @@ def test_newer_facts_bring_a_page_up_to_date_where_it_stands(chromium, report):
     with opened(chromium, report, ready=READY) as page:
         before, after, same, zoom = page.evaluate(
             """async () => {
+                 const until = async (isSo) => {
+                   for (let tries = 0; !isSo(); tries += 1) {
+                     if (tries === 500) throw new Error(`still not so: ${isSo}`);
+                     await new Promise(done => setTimeout(done, 20));
+                   }
+                 };
                  const facts = JSON.parse(document.getElementById('facts').textContent);
                  const element = document.createElement('div'), early = structuredClone(facts.runs[2]);
                  document.body.append(element);
@@ -198,10 +204,13 @@ def test_newer_facts_bring_a_page_up_to_date_where_it_stands(chromium, report):
                  const box = element.querySelector('#curves .chart'), count = () =>
                    echarts.getInstanceByDom(box).getOption().series[0].data.length;
                  const first = count(), canvas = box.querySelector('canvas');
-                 await new Promise(done => setTimeout(done, 300));
+                 // The timeline is unpacked before it is drawn, and says what it shows when it is.
+                 const drawn = () => element.querySelector('#timeline [data-detail]');
+                 await until(drawn);
                  element.querySelector('[aria-label="Zoom in"]').click();
+                 delete drawn().dataset.detail;
                  Colonnade.show(element, facts.runs[2]);
-                 await new Promise(done => setTimeout(done, 300));
+                 await until(() => drawn() && count() > first);
                  const zoom = echarts.getInstanceByDom(element.querySelector('#timeline .chart')).getOption().dataZoom[0];
                  return [first, count(), canvas === box.querySelector('canvas'), zoom.end - zoom.start];
                }"""  # noqa: E501

@@ -187,6 +187,30 @@ def test_what_is_no_run_is_not_listed(tmp_path):
     assert find(tmp_path).runs == {}
 
 
+def test_the_list_says_what_folders_hold_that_are_no_runs(tmp_path):
+    signs = {"aligned": "alignment.json", "tuned": "sweep.json", "raced": "race.json",
+             "scored": "prediction.json", "paper": "claims.json"}  # fmt: skip
+    for name, file in signs.items():
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        for each in ("job.toml", file):
+            (tmp_path / name / each).write_text("")
+    # The updates of an alignment have folders of their own, and so do alignments that go on.
+    (tmp_path / "aligned" / "updates" / "1").mkdir(parents=True)
+    (tmp_path / "aligned" / "updates" / "1" / "party.json").write_text('{"program": "align"}')
+    (tmp_path / "going" / "work").mkdir(parents=True)
+    (tmp_path / "going" / "checkpoints").mkdir()
+    (tmp_path / "going" / "job.toml").write_text("")
+    found = find(tmp_path)
+    assert found.runs == {}
+    for name, what in (("aligned", "an alignment"), ("tuned", "a sweep"), ("raced", "a race"),
+                       ("scored", "predictions"), ("paper", "a reproduction")):  # fmt: skip
+        assert any(note.startswith(f"{name} holds {what}") for note in found.notes), found.notes
+    for number in range(30):
+        (tmp_path / f"sweep-{number}").mkdir()
+        (tmp_path / f"sweep-{number}" / "sweep.json").write_text("{}")
+    assert find(tmp_path).notes[-1] == "15 more folders hold something else than runs."
+
+
 def test_a_folder_that_is_not_there_is_refused():
     with pytest.raises(RequestError, match="there is no folder"):
         check_root(finding.Path("no such folder"))

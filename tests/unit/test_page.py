@@ -32,6 +32,7 @@ from colonnade.page.reading import Names, clean
 from colonnade.page.report import report_of, report_on
 from colonnade.page.spans import _windows, shares_of, timeline, totals
 from colonnade.page.words import composition
+from colonnade.units import show_bytes, show_seconds
 from tests.pages import ENDS, MARKUP, trained
 
 PARTIES = ["bank", "telco"]
@@ -257,6 +258,28 @@ def test_a_run_that_was_interrupted_says_so(facts):
     assert any("was interrupted after 126 rounds" in note for note in told["notes"])
 
 
+def test_the_best_value_of_a_run_is_not_taken_for_its_target(facts):
+    """A single run that misses its target is compared to the best that it reached itself."""
+    name = facts["metric"]["name"]
+    best = max(value for value in facts["history"][name] if value is not None)
+    notes = report_on([facts | {"target": best + 0.01}])["headline"]["notes"]
+    assert f"The target, {name} {best + 0.01:g}, is not reached." in notes
+    notes = report_on([facts | {"target": best - 0.01}])["headline"]["notes"]
+    assert any(f"{best - 0.01:g}, is reached after" in note for note in notes)
+
+
+def test_a_run_that_diverged_says_so_with_the_time_and_bytes_it_took(facts):
+    gone = {"name": facts["metric"]["name"], "final": None, "best": None, "test": None,
+            "chosen_on": "validation"}  # fmt: skip
+    lost = facts | {"status": "diverged", "metric": gone, "history": {}}
+    told = report_on([lost])["headline"]
+    assert told["title"] == "pasta diverged after 126 rounds"
+    boxes = {box["label"]: box["value"] for box in told["figures"]}
+    assert boxes["time"] == show_seconds(facts["time_s"])
+    assert boxes["training bytes"] == show_bytes(facts["bytes"]["total"])
+    assert "no time" not in told["lead"] and "0 B" not in told["lead"]
+
+
 def test_a_run_that_was_never_written_to_its_end_is_refused(tmp_path, capsys):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "start.json").write_text("{}")
@@ -315,7 +338,7 @@ def test_a_race_says_what_was_gained_at_the_best_rate(tmp_path):
         (tmp_path / "points" / f"tuning-{number}.json").write_text(json.dumps(point | {"seed": 9}))
     told = report_of([tmp_path])
     assert told["headline"]["title"] == (
-        "pasta reaches accuracy 0.900 in 10 s, 4× sooner than FedSGD at its best rate"
+        "pasta reaches accuracy 0.900 in 10 s, 4× as fast as FedSGD at its best rate"
     )
     assert [run["method"] for run in told["runs"]] == ["fedsgd", "pasta"]
     assert report_html(told)

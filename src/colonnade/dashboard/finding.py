@@ -21,10 +21,21 @@ ENTRIES_MAX = 20_000
 RUNS_MAX = 2_000
 JOBS_MAX = 500
 NAME_CHARS_MAX = 300
+NOTES_MAX = 20
 _RUN_FILES = {"summary.json", "party.json", LIVE}
 _RUN_FOLDERS = {"parties", "checkpoints"}
 """With `job.toml` beside it, such a folder is of a run that has left nothing else yet."""
-_NO_RUNS = {"alignment.json", "comparison.json", "sweep.json", "race.json"}
+_OTHERS = {
+    "race.json": "a race, which keeps no run folders: colonnade report shows its table and curves",
+    "sweep.json": "a sweep, which keeps no run folders: its figures are in sweep.json",
+    "claims.json": "a reproduction: its tables and verdicts are in page.md",
+    "alignment.json": "an alignment: colonnade trace shows when it did what",
+    "prediction.json": "predictions: colonnade trace shows when the last one did what",
+}
+"""What the list says of folders that hold something else, by the file that only they have."""
+_WITHIN = ("sweep.json", "race.json", "alignment.json", "prediction.json")
+"""Of those, the ones within which there are no runs."""
+_NO_RUNS = {*_OTHERS, "comparison.json"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ class Findings:
     runs: dict[str, Place] = field(default_factory=dict)
     jobs: dict[str, Place] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What was left out, and why."""
+    """What was left out, and why; and what the folders hold that are no runs."""
 
 
 def check_root(root: Path) -> Path:
@@ -65,7 +76,7 @@ runs, as --out names them
 
 def find(root: Path) -> Findings:
     """All runs and job files below a folder, by breadth: the nearest first."""
-    found, left = Findings(), FOLDERS_MAX
+    found, left, others = Findings(), FOLDERS_MAX, list[str]()
     waiting = deque([(root, 0)])
     while waiting:
         folder, depth = waiting.popleft()
@@ -83,6 +94,9 @@ def find(root: Path) -> Findings:
         if _is_run(files, folders):
             _add(found.runs, folder, root)
             folders = []
+        elif (sign := next((each for each in _OTHERS if each in files), None)) is not None:
+            others.append(printable(f"{_name(folder, root)} holds {_OTHERS[sign]}."))
+            folders = [] if sign in _WITHIN else folders
         for name in files:
             if name.endswith(".toml") and len(found.jobs) < JOBS_MAX:
                 _add(found.jobs, folder / name, root)
@@ -93,7 +107,12 @@ def find(root: Path) -> Findings:
                 f"{printable(_name(folder, root))} is {DEPTH_MAX} folders deep, and what lies below"
                 " it is left out: name a folder further down."
             )
-    del found.notes[20:]
+    # What was left out comes first: many alignments must not hide it.
+    found.notes = [*found.notes[:NOTES_MAX], *others[:NOTES_MAX]]
+    if len(others) > NOTES_MAX:
+        found.notes.append(
+            f"{len(others) - NOTES_MAX:,} more folders hold something else than runs."
+        )
     return found
 
 
@@ -120,6 +139,9 @@ def _some(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 def _is_run(files: list[str], folders: list[str]) -> bool:
     if _NO_RUNS & set(files):
+        return False
+    # An alignment that goes on: `work` holds its secrets, and it has nothing else of its own yet.
+    if "work" in folders and "model.json" not in files:
         return False
     begun = "job.toml" in files and bool(_RUN_FOLDERS & set(folders))
     return begun or bool(_RUN_FILES & set(files))

@@ -273,6 +273,7 @@ def _epsilon(summary: Summary | None, parts: Mapping[str, Part]) -> Facts:
 
 def _in_words(reader: _Reader, job: Job | None, summary: Summary | None) -> Facts:
     """The job and its method, sentence by sentence."""
+    is_simulated = summary is not None and summary.clock == "virtual"
     plain = [
         {"axis": axis, "choice": text, "sentence": "", "neutral": False}
         for axis, text in (summary.composition.items() if summary else ())
@@ -281,9 +282,14 @@ def _in_words(reader: _Reader, job: Job | None, summary: Summary | None) -> Fact
         return {"words": [], "composition": plain, "tells": "", "about": []}
     method = reader.attempt(lambda: methods.build(job.method))
     if method is None:
-        return {"words": words.in_words(job), "composition": plain, "tells": "", "about": []}
+        return {
+            "words": words.in_words(job, is_simulated),
+            "composition": plain,
+            "tells": "",
+            "about": [],
+        }
     return {
-        "words": words.in_words(job),
+        "words": words.in_words(job, is_simulated),
         "composition": words.composition(method),
         "tells": reader.attempt(lambda: what_it_tells(job, method)) or "",
         "about": tables.settings(job),

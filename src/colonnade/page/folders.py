@@ -12,6 +12,7 @@ import msgspec
 
 from colonnade.errors import RequestError
 from colonnade.page.reading import read_json
+from colonnade.record.folder import kind_of
 
 RUNS_MAX = 60
 """The most runs of one report."""
@@ -60,6 +61,7 @@ named it
     if (folder / "race.json").exists():
         race = read_json(folder / "race.json", dict) or {}
         return Found(race=race, points=_points(folder / "points", race))
+    _refuse_programs(folder)
     if is_run(folder):
         return Found(runs=[folder])
     below = list(islice(_compared(folder), RUNS_MAX + 1))
@@ -69,13 +71,14 @@ named it
         raise RequestError(
             f"{folder} holds a sweep, which keeps no curves: train its best settings with --out"
         )
+    if (folder / "claims.json").exists():
+        raise RequestError(
+            f"{folder} holds a reproduction, which keeps no runs: read its page.md, or report a run"
+        )
     if (folder / "points").is_dir():
         raise RequestError(
-            f"{folder} holds a sweep or a race that is not at its end: start the same command again"
-        )
-    if (folder / "alignment.json").exists():
-        raise RequestError(
-            f"{folder} holds an alignment: give the folder of a run that trained on it"
+            f"{folder} holds a sweep, a race or a reproduction that is not at its end: start the "
+            "same command again"
         )
     inside = [path.name for path in _folders(folder) if is_run(path) or any(_compared(path))]
     if inside:
@@ -85,6 +88,23 @@ named it
             f"see them all with colonnade dashboard {folder}"
         )
     raise RequestError(f"{folder} holds no run: {give}")
+
+
+def _refuse_programs(folder: Path) -> None:
+    """Refuse what a party has done other than training: it has no curves to draw."""
+    kind = kind_of(folder)
+    if kind == "service":
+        raise RequestError(
+            f"{folder} holds a service, and a report shows trainings: see what it has sent with "
+            f"colonnade ledger {folder}, and give the folder of the training to the report"
+        )
+    if kind in ("alignment", "prediction"):
+        article = "an" if kind == "alignment" else "a"
+        raise RequestError(
+            f"{folder} holds {article} {kind}, and a report shows trainings: see when it did what "
+            f"with colonnade trace {folder}, what crossed with colonnade ledger {folder}, and give "
+            "the folder of a training to the report"
+        )
 
 
 def is_run(folder: Path) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from colonnade.page.levels import Row
+from colonnade.page.levels import TARGET, Row
 from colonnade.page.words import named
 from colonnade.units import show_bytes, show_seconds
 
@@ -28,7 +28,7 @@ def headline(groups: Sequence[Row], rows: Sequence[Row], metric: str | None,
         return _raced(race)
     runs = [run for group in groups for run in group["runs"]]
     if len(runs) == 1 or len(groups) == 1:
-        return _alone(groups[0], rows[0], metric)
+        return _alone(groups[0], rows[0], metric, level[1])
     return _compared(groups, rows, metric, level)
 
 
@@ -67,9 +67,12 @@ def _took(seconds: float | None, clock: str) -> str:
     return show_seconds(seconds)
 
 
-def _alone(group: Row, row: Row, metric: str | None) -> Row:
-    """One method: what it reached, and at what cost."""
+def _alone(group: Row, row: Row, metric: str | None, level: str) -> Row:
+    """One method: what it reached, and at what cost; `level` is what its row was compared to."""
     run, runs = group["runs"][0], group["runs"]
+    # Of runs that diverged or failed there are no means, and yet they took time and sent bytes.
+    time_s = run["time_s"] if row["time_s"] is None else row["time_s"]
+    sent = row["bytes"] or run["bytes"].get("total") or 0
     seeds = f", the mean of {len(runs)} seeds" if len(runs) > 1 else ""
     on_test = row["test"] is not None and metric is not None
     value = row["test"] if on_test else row["best"]
@@ -80,6 +83,8 @@ def _alone(group: Row, row: Row, metric: str | None) -> Row:
         title = f"{group['label']} reaches {metric} {figure(value)} on the {rows_}"
     elif run["state"] == "failed":
         title = f"{group['label']} failed"
+    elif run["status"] == "diverged":
+        title = f"{group['label']} diverged after {run['rounds']:,} rounds"
     else:
         title = f"{group['label']}, {run['rounds']:,} rounds"
     where = f" on {run['job']}" if run["job"] else ""
@@ -87,12 +92,12 @@ def _alone(group: Row, row: Row, metric: str | None) -> Row:
     virtual = " of virtual time" if run["clock"] == "virtual" and run["time_s"] else ""
     lead = (
         f"Trained{where} for {epochs}{run['rounds']:,} rounds in "
-        f"{_took(row['time_s'], run['clock'])}{virtual}, with "
-        f"{show_bytes(row['bytes'] or 0)} of training traffic{seeds}."
+        f"{_took(time_s, run['clock'])}{virtual}, with "
+        f"{show_bytes(sent)} of training traffic{seeds}."
     )
     if not run["bytes"]:
         lead = f"Trained{where} for {epochs}{run['rounds']:,} rounds."
-    notes = [*state, _target_words(run, row, metric), "" if group["is_baseline"] else _ALONE]
+    notes = [*state, _target_words(run, row, metric, level), "" if group["is_baseline"] else _ALONE]
     if group["is_baseline"]:
         notes.append("This is plain split training, the baseline of other methods.")
     if run["one_party"]:
@@ -102,8 +107,8 @@ def _alone(group: Row, row: Row, metric: str | None) -> Row:
         )
     boxes = [
         _box(f"{metric or 'metric'}, {rows_}", figure(value), "mean over seeds" if seeds else ""),
-        _box("time", _took(row["time_s"], run["clock"]), _clock_words(run)),
-        _box("training bytes", show_bytes(row["bytes"] or 0) if run["bytes"] else "–",
+        _box("time", _took(time_s, run["clock"]), _clock_words(run)),
+        _box("training bytes", show_bytes(sent) if run["bytes"] else "–",
              _both_ways(run)),
         _box("rounds", f"{run['rounds']:,}", f"{run['epochs']:.3g} epochs" if run["epochs"]
              else ""),
@@ -128,10 +133,16 @@ def _both_ways(run: Mapping[str, Any]) -> str:
     return f"{show_bytes(up)} up, {show_bytes(down)} down"
 
 
-def _target_words(run: Mapping[str, Any], row: Row, metric: str | None) -> str:
+def _target_words(run: Mapping[str, Any], row: Row, metric: str | None, level: str) -> str:
     if run["target"] is None or metric is None:
         return ""
-    if row["reached"] and row["to_time_s"] is not None and row["to_bytes"] is not None:
+    # Where no run reached the target, its row was compared to the best that there was.
+    if (
+        level == TARGET
+        and row["reached"]
+        and row["to_time_s"] is not None
+        and row["to_bytes"] is not None
+    ):
         many = f" in {row['reached']} of {row['runs']} runs" if row["runs"] > 1 else ""
         return (
             f"The target, {metric} {run['target']:g}, is reached{many} after "
@@ -200,7 +211,7 @@ def _faster(
 ) -> tuple[str, str]:
     ratio, sizes = best["speed_up"], best["bytes_ratio"]
     in_ = f" in {_took(best['to_time_s'], clock)},"
-    gain = f"{in_} {times(ratio)} sooner than fedsgd" if ratio else " sooner than fedsgd"
+    gain = f"{in_} {times(ratio)} as fast as fedsgd" if ratio else " sooner than fedsgd"
     virtual = " of virtual time" if clock == "virtual" else ""
     lead = (
         f"{_took(best['to_time_s'], clock)} against {_took(base['to_time_s'], clock)}{virtual} to "
@@ -260,10 +271,9 @@ def _raced(race: Mapping[str, Any]) -> Row:
     sizes = _float(best.get("bytes_ratio"))
     carried = f", with {share(sizes)} of the bytes" if sizes else ""
     took = show_seconds(_float(best.get("time_s_mean")) or 0)
-    sooner = "sooner than" if gain >= 1 else "as fast as"
     title = (
         f"{best.get('method')} reaches {metric} {figure(_float(target))} in {took}, {times(gain)} "
-        f"{sooner} FedSGD at its best rate"
+        "as fast as FedSGD at its best rate"
     )
     lead = (
         f"{took} against "

@@ -10,6 +10,8 @@ from colonnade.record.metrics import METRICS
 from colonnade.record.table import spread
 
 Row = dict[str, Any]
+TARGET = "the target"
+"""What the level is where all runs have one target and any of them reached it."""
 
 
 def higher_is_better(metric: str | None) -> bool:
@@ -47,7 +49,7 @@ def level_of(groups: Sequence[Row], metric: str) -> tuple[float | None, str]:
     if len(targets) == 1 and None not in targets:
         target = targets.pop()
         if any(reached(run, metric, target) for group in groups for run in group["runs"]):
-            return target, "the target"
+            return target, TARGET
     bests = [
         [best for run in group["runs"] if (best := best_of(run, metric)) is not None]
         for group in groups

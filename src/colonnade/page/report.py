@@ -13,7 +13,7 @@ from colonnade.page.curves import bands
 from colonnade.page.facts import FORMAT, Facts, facts_of, point_facts
 from colonnade.page.folders import RUNS_MAX, runs_of
 from colonnade.page.headline import BASELINE, headline
-from colonnade.page.levels import level_of, rows_of
+from colonnade.page.levels import TARGET, level_of, rows_of
 from colonnade.page.reading import clean
 from colonnade.page.words import named
 
@@ -57,7 +57,7 @@ def report_on(runs: Sequence[Facts], race: Mapping[str, Any] | None = None) -> F
     level: tuple[float | None, str] = (None, "")
     if metric is not None:
         if race is not None and isinstance(race.get("target"), int | float):
-            level = (race["target"], "the target")
+            level = (race["target"], TARGET)
         else:
             level = level_of(groups, metric)
     rows = rows_of(groups, metric or "", level[0])

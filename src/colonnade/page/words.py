@@ -175,8 +175,8 @@ def composition(method: Method) -> list[dict[str, Any]]:
     return found
 
 
-def in_words(job: Job) -> list[str]:
-    """What a job is, in sentences.
+def in_words(job: Job, is_simulated: bool = True) -> list[str]:
+    """What a job is, in sentences; its [network] has no part in a run over a real one.
 
     >>> from colonnade.job import load
     >>> in_words(load("digits"))[0]
@@ -206,7 +206,7 @@ def in_words(job: Job) -> list[str]:
         if train.validation
         else "No validation rows are set aside: the best round is chosen on the test rows.",
         f"Labels {labels}.",
-        *_links(job),
+        *(_links(job) if is_simulated else []),
     ]
 
 

@@ -26,6 +26,8 @@ async function show(page, ids, several) {
   const faults = el("div", { class: "faults" });
   const charts = el("div", { class: "charts" });
   page.replaceChildren(faults, aside, charts);
+  // To read a long run takes a while, and an empty page says nothing.
+  charts.replaceChildren(el("main", {}, el("p", { class: "soft", role: "status" }, "Reading the run…")));
   let facts = null;
   const load = async () => {
     try {

@@ -2,7 +2,7 @@
 // again with newer facts of the same element it brings what is there up to date.
 "use strict";
 (() => {
-  const {make, refill, figure, count, seconds, bytes, percent, ink, dash, kindInk, table, behind, choice, select, tip,
+  const {make, refill, figure, count, seconds, bytes, percent, ink, dash, kindInk, kindName, unbroken, table, behind, choice, select, tip,
     chart, axis, tooltip, aria, state: common, redraw} = Colonnade;
   const AXES = [["time_s", "Time"], ["round", "Rounds"], ["bytes", "Bytes"]];
   const SHOW = {time_s: seconds, round: count, bytes};
@@ -35,10 +35,10 @@
       if (!told) return;
       const problems = facts.runs.flatMap((run) => run.problems.map((problem) => facts.runs.length > 1 ? `${runName(run, facts.runs)}: ${problem}` : problem));
       refill(node, make("p", {class: "over"}, facts.runs[0] && facts.runs[0].job ? `Colonnade report · ${facts.runs[0].job}` : "Colonnade report"),
-        make("h1", {}, told.title), make("p", {class: "big"}, told.lead),
+        make("h1", {}, unbroken(told.title)), make("p", {class: "big"}, unbroken(told.lead)),
         told.figures.length ? make("dl", {class: "figures"}, told.figures.map((each) => make("div", {},
           make("dt", {}, each.label), make("dd", {}, make("b", {}, each.value), each.note ? make("span", {}, each.note) : null)))) : null,
-        told.notes.length ? make("ul", {class: "notes"}, told.notes.map((each) => make("li", {}, each))) : null,
+        told.notes.length ? make("ul", {class: "notes"}, told.notes.map((each) => make("li", {}, unbroken(each)))) : null,
         problems.length ? make("ul", {class: "notes warn"}, problems.slice(0, 20).map((each) => make("li", {}, each))) : null);
     }};
   };
@@ -127,7 +127,7 @@
     const option = (look) => {
       const all = series(look), level = facts.level.value;
       const first = all.find((each) => each.type === "line");
-      if (first && level !== null && metric === facts.metric) first.markLine = {silent: true, symbol: "none", animation: false,
+      if (first && level !== null && metric === facts.metric && (facts.groups.length > 1 || facts.level.is === "the target")) first.markLine = {silent: true, symbol: "none", animation: false,
         data: [{yAxis: level}], lineStyle: {color: look.soft, type: "dotted"}, label: {formatter: `${facts.level.is === "the target" ? "target" : "level"} ${figure(level)}`, position: "insideStartTop", color: look.soft}};
       return {
         aria: aria(`${nice(metric)} against ${nice(by)}, ${facts.groups.length} methods`),
@@ -178,7 +178,7 @@
     const node = section(id, title, lead, patterns, drawn.box, extra, data.node);
     const option = (look) => ({
       aria: aria(`${title}: ${found.names.length} bars, by ${found.kinds.join(", ")}`),
-      legend: legendOf(look, {data: found.kinds}),
+      legend: legendOf(look, {data: found.kinds, formatter: kindName}),
       grid: {left: 8, right: 24, top: 40, bottom: 24, containLabel: true},
       tooltip: tooltip(look, {trigger: "axis", axisPointer: {type: "shadow"}, formatter: (hits) => tip(found.names[hits[0].dataIndex],
         hits.filter((hit) => hit.value).map((hit) => [hit.seriesName, show(hit.value), typeof hit.color === "string" ? hit.color : null]))}),
@@ -384,7 +384,7 @@
     const each = [timelines(), where(), carried(),
       exchanged("staleness", "Staleness", "Window and staleness", "How many exchanges each party may have in flight and has, and how many updates of its own lie between an embedding and the use of its reply.",
         [["window", "Window"], ["in_flight", "In flight"], ["staleness", "Staleness"], ["updates", "Updates on an exchange"]], false),
-      exchanged("weights", "Weights", "Weights of stale rows", "The cosine weights of rows in stale updates: the middle half of the tenth and ninetieth percentile, and the median.", [["weight_p50", "Weight"]], true),
+      exchanged("weights", "Weights", "Weights of stale rows", "How much each row counted in stale updates: the line is the median over the rows, the band reaches from the 10th to the 90th percentile.", [["weight_p50", "Weight"]], true),
       parties(), job(), calibrated(), privacy(), cards()];
     const picker = make("div", {class: "picker"}), links = make("nav", {"aria-label": "Sections"});
     const main = make("main", {}, first[0].node, links, first.slice(1).map((part) => part.node), picker, each.map((part) => part.node));

@@ -137,6 +137,14 @@ const Colonnade = (() => {
       return make("div", {}, make("dt", {}, dot, name), make("dd", {}, value));
     })));
 
+  const NAMES = {wait: "waiting", send: "sending", flight: "in flight", receive: "waiting in the inbox",
+    local: "local update", top: "top model", codec: "coding", encode: "encoding", decode: "decoding",
+    evaluate: "evaluating", aggregate: "aggregating", checkpoint: "saving a checkpoint"};
+  const kindName = (kind) => NAMES[kind] || kind;
+
+  // No line ends between a number and its unit.
+  const unbroken = (text) => text.replace(/(\d) (?=%|(?:[kMGT]?B|us|ms|s|min|h)\b)/g, "$1\u00a0");
+
   // A chart in its place: follows its width, and is drawn anew where light or paper change.
   const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
   const charts = new Set();
@@ -186,6 +194,6 @@ const Colonnade = (() => {
   const state = {patterns: matchMedia("(prefers-contrast: more)").matches};
   const aria = (description) => ({enabled: true, label: {description}, decal: {show: state.patterns}});
 
-  return {make, refill, figure, count, seconds, bytes, percent, ink, dash, theme, kindInk, table, behind, choice,
+  return {make, refill, figure, count, seconds, bytes, percent, ink, dash, theme, kindInk, kindName, unbroken, table, behind, choice,
     select, tip, chart, redraw, axis, tooltip, aria, state, csv};
 })();

@@ -3,7 +3,7 @@
 // two dozen shapes, however many spans there are.
 "use strict";
 (() => {
-  const {make, refill, figure, count, seconds, bytes, percent, theme, kindInk, behind, select, tip, chart, axis,
+  const {make, refill, figure, count, seconds, bytes, percent, theme, kindInk, kindName, behind, select, tip, chart, axis,
     tooltip} = Colonnade;
   const DRAWN = 0.5; // as many spans of a lane for each pixel are drawn one by one
   const LANE = 26, LANE_MIN = 22;
@@ -93,7 +93,8 @@
 
   const render = (model, look) => (params, api) => {
     const lane = model.lanes[params.dataIndex], area = params.coordSys;
-    const zero = api.coord([0, params.dataIndex]), end = api.coord([model.duration / 1e9, params.dataIndex]);
+    const begun = model.facts.start_ns / 1e9, zero = api.coord([begun, params.dataIndex]);
+    const end = api.coord([begun + model.duration / 1e9, params.dataIndex]);
     const scale = (end[0] - zero[0]) / model.duration, from = (area.x - zero[0]) / scale;
     const to = from + area.width / scale, band = api.size([0, 1])[1], height = band * (lane.link ? 0.7 : 0.78);
     const top = zero[1] - height / 2, bars = new Map();
@@ -134,11 +135,6 @@
         style: {fill: kindInk(model.facts.kinds[kind], kind, look)}});
     return {type: "group", children};
   };
-
-  const NAMES = {wait: "waiting", send: "sending", flight: "in flight", receive: "waiting in the inbox",
-    local: "local update", top: "top model", codec: "coding", encode: "encoding", decode: "decoding",
-    evaluate: "evaluating", aggregate: "aggregating", checkpoint: "saving a checkpoint"};
-  const kindName = (kind) => NAMES[kind] || kind;
 
   // What there is to say of a row of a lane.
   const spanLines = (model, lane, row, look) => {
@@ -251,6 +247,7 @@
         {title: "seconds", value: (row) => row.ns / 1e9, show: (value) => figure(value, 6), number: true}],
       rows: lookedAt ? lookedAt.time : [],
     }));
+    const begun = () => facts.start_ns / 1e9;
     const option = (look) => {
       const narrow = drawn.box.clientWidth < 560, longest = Math.max(...model.lanes.map((lane) => lane.name.length));
       const wide = Math.min(narrow ? 96 : 190, 18 + 7.2 * longest);
@@ -258,8 +255,9 @@
         aria: {enabled: false},
         grid: {left: wide, right: 16, top: 8, bottom: 74},
         tooltip: tooltip(look, {trigger: "item", formatter: hover(model, view, pointer, look)}),
-        xAxis: axis(look, {type: "value", min: 0, max: model.duration / 1e9, splitNumber: narrow ? 3 : 8,
-          axisLabel: {color: look.soft, hideOverlap: true, formatter: (value) => seconds(value + facts.start_ns / 1e9, 4)}}),
+        xAxis: axis(look, {type: "value", min: begun(), max: begun() + model.duration / 1e9, splitNumber: narrow ? 3 : 8,
+          // The handshake of a launch comes before 0: a label at its first instant would be no round number.
+          axisLabel: {color: look.soft, hideOverlap: true, showMinLabel: !facts.start_ns, showMaxLabel: false, formatter: (value) => seconds(value, 4)}}),
         yAxis: axis(look, {type: "category", inverse: true, data: model.lanes.map((lane) => lane.name),
           splitLine: {show: false}, splitArea: {show: false},
           axisLabel: {color: look.text, width: wide - 12, overflow: "truncate", interval: 0, fontSize: narrow ? 11 : 12}}),
@@ -267,8 +265,8 @@
           {type: "slider", filterMode: "none", height: 22, bottom: 12, minSpan: 1e-4, borderColor: look.line,
             fillerColor: look.accent + "22", handleStyle: {color: look.accent}, moveHandleStyle: {color: look.accent},
             textStyle: {color: look.soft}, showDataShadow: false, brushSelect: false,
-            labelFormatter: (value) => seconds(value + facts.start_ns / 1e9, 4)}],
-        series: [{type: "custom", renderItem: render(model, look), data: model.lanes.map((_, place) => [0, place]),
+            labelFormatter: (value) => seconds(value, 4)}],
+        series: [{type: "custom", renderItem: render(model, look), data: model.lanes.map((_, place) => [begun(), place]),
           encode: {x: 0, y: 1}, clip: true, animation: false, emphasis: {disabled: true}}],
       };
     };
@@ -304,7 +302,10 @@
       const lines = [];
       if (facts && !facts.traced) lines.push("This run was recorded without messages, so that its links have no lanes.");
       if (facts && facts.lanes_left_out) lines.push(`${facts.lanes_left_out} more lanes are left out.`);
-      for (const clock of run.clocks || []) lines.push(`The clock of ${clock.peer} is ${seconds((clock.offset_ns || 0) / 1e9)} ahead of ${clock.party || "this one"}, to within ± ${seconds((clock.uncertainty_ns || 0) / 1e9)}.`);
+      for (const clock of run.clocks || []) {
+        const ahead = (clock.offset_ns || 0) / 1e9, whose = clock.party || run.active;
+        lines.push(`The clock of ${clock.peer} is ${seconds(Math.abs(ahead))} ${ahead < 0 ? "behind" : "ahead of"} ${whose ? `that of ${whose}` : "the active party's"}, to within ±${seconds((clock.uncertainty_ns || 0) / 1e9)}.`);
+      }
       refill(remarks, lines.map((line) => make("p", {class: "soft"}, line)));
     };
     return {
