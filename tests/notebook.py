@@ -16,7 +16,7 @@ NOTEBOOKS = {
     ROOT / "docs" / "guides" / "ten-minutes.md": ROOT / "examples" / "ten-minutes.ipynb",
     ROOT / "docs" / "guides" / "notebook.md": ROOT / "examples" / "notebook.ipynb",
 }
-_HERE = re.compile(r"The notebook \[\S+\]\(\S+\) is this page, to be run\. ")
+_HERE = re.compile(r"This page is also the notebook \[\S+\]\(\S+\)\. ")
 
 
 def notebook(page: Path) -> dict[str, Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
 import subprocess
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 
 import pyte
@@ -63,13 +64,13 @@ class Terminal:
         """What stands on the screen."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
 
-    def until(self, shown: Callable[[str], bool]) -> str:
-        """Wait until the screen is as wished."""
-        end = time.monotonic() + PATIENCE_S
-        while not shown(self.text):
-            assert time.monotonic() < end, self.text
-            if not self._read(0.5):
-                assert shown(self.text), f"it ended:\n{self.text}"
+    def until(self, *patterns: str) -> str:
+        """Wait until all of these are on the screen at once, and return it. A screen may be looked
+        at while half of it is drawn, so whatever is expected together has to be named here."""
+        end, more = time.monotonic() + PATIENCE_S, True
+        while missing := [each for each in patterns if not re.search(each, self.text, re.M)]:
+            assert more and time.monotonic() < end, f"no {missing} in\n{self.text}"
+            more = self._read(0.5)
         return self.text
 
     def _read(self, timeout_s: float) -> bool:

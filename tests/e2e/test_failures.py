@@ -124,6 +124,9 @@ def test_a_party_that_fails_for_good_ends_the_job_with_its_name(alliance, party)
 @pytest.mark.parametrize("alliance", [(), ("recovery.on_stop=stop",)], indirect=True)
 @pytest.mark.parametrize("party", [ACTIVE, "lab"])
 def test_a_planned_stop(calm, alliance, party, capsys):
+    # Loads the command as well: on a busy machine that may take longer than the job.
+    assert main(["stop", str(alliance.folder)]) == 1
+    assert "no party runs in" in capsys.readouterr().err
     alliance.start()
     alliance.wait_for_round(20)
     if party == ACTIVE:

@@ -235,7 +235,7 @@ def test_secret_seeds_are_drawn_and_kept_and_the_default_says_that_it_derives_th
         ("derived", [], "derived from the job's seed, as in a simulation (--secret-seeds"),
     ):
         code, _, err = run(capfd, *words, tmp_path / name, *options)
-        assert code == 0 and said in err and err.count("what this tells:") == 1, err
+        assert code == 0 and said in err and err.count("what others can learn:") == 1, err
         own = sorted((tmp_path / name / "parties").iterdir())
         drawn = ["seed" in json.loads((each / "start.json").read_text()) for each in own]
         assert drawn == [bool(options)] * 2

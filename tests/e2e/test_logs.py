@@ -17,7 +17,7 @@ from tests.alliance import ACTIVE, PARTIES, Alliance, new_keys
 
 WORD = r"[\w.-]+"
 NEWS = (
-    r"what this tells: .+; what changes it: .+",
+    r"what others can learn: .+; to reduce that: .+",
     rf"{WORD} starts",
     r"listens at 127\.0\.0\.1:\d+",
     rf"connected with {WORD}",
@@ -109,7 +109,10 @@ def test_the_output_of_a_good_launch_has_no_line_that_sounds_like_a_fault(tmp_pa
         assert not odd([text for name, _, text in parted if name == party]), lines
         kept = (tmp_path / "run" / "parties" / party / "log.txt").read_text().splitlines()
         assert not odd([re.sub(STAMP, "", line, count=1) for line in kept], *FIGURES), kept
-    first = ["what this tells: ", "the parties' secret seeds are derived from the job's seed, "]
+    first = [
+        "what others can learn: ",
+        "the parties' secret seeds are derived from the job's seed, ",
+    ]
     assert [line[: len(start)] for line, start in zip(lines, first, strict=False)] == first
     assert {name for name, *_ in parted[2:]} == {"hospital", "lab"}, lines
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from rich.table import Table
 
 from colonnade.cli import COMMANDS, main
 from colonnade.cli.options import check_out, read_grid, read_job, read_seeds, split_commas
@@ -54,7 +53,7 @@ def test_simulate_shows_what_it_cost(capsys):
     code, out, err = run(capsys, "simulate", "digits", *SHORT, "--set", "train.target=0.99")
     assert code == 0
     assert "accuracy" in out and "missed" in out and "idle share" in out
-    assert err.startswith("what this tells: ") and err.splitlines()[1].startswith("round ")
+    assert err.startswith("what others can learn: ") and err.splitlines()[1].startswith("round ")
 
 
 def test_simulate_json_is_all_there_is_on_standard_output(capsys):
@@ -102,13 +101,18 @@ def test_jobs(capsys, tmp_path):
 
 
 def fake_reproduction(monkeypatch):
+    from colonnade.reproduce import Reproduction
+
     def table_one(out, seeds, quick, say):
         say("working")
-        result = {"seeds": seeds, "quick": quick}
-        return SimpleNamespace(table=lambda: Table("ours", "theirs"), to_dict=lambda: result)
+        options = {"seeds": seeds, "quick": quick}
+        return Reproduction(
+            "Table one", ["theirs", "s"], [["9", "0.1"]], [], options, measured=frozenset("s")
+        )
 
     package = ModuleType("colonnade.reproduce")
-    package.known = lambda: {"table-one": table_one}
+    known = SimpleNamespace(name="table-one", about="theirs", study=None, function=table_one)
+    package.known = lambda: {"table-one": known}
     monkeypatch.setitem(sys.modules, "colonnade.reproduce", package)
 
 
@@ -118,13 +122,19 @@ def test_lines_of_a_table_do_not_end_in_blanks_where_they_go_into_a_file(capsys)
         assert [line for line in out.splitlines() if line != line.rstrip()] == []
 
 
-def test_reproduce(capsys, monkeypatch):
+def test_reproduce(capsys, monkeypatch, tmp_path):
     fake_reproduction(monkeypatch)
+    monkeypatch.chdir(tmp_path)
     code, out, err = run(capsys, "reproduce", "table-one", "--seeds", "0,1", "--quick", "--json")
-    assert (code, json.loads(out)) == (0, {"seeds": [0, 1], "quick": True})
+    assert code == 0 and json.loads(out).items() >= {"seeds": [0, 1], "quick": True}.items()
     assert "working" in err
+    folder = tmp_path / "runs" / "reproduce" / "table-one-quick"
+    assert "0.1" not in (folder / "page.md").read_text()
+    assert "0.1" in (folder / "measured.md").read_text()
     assert "theirs" in run(capsys, "reproduce", "table-one")[1]
     assert "table-one" in run(capsys, "reproduce")[1]
+    code, _, err = run(capsys, "reproduce", "table-one", "--device", "cuda")
+    assert code == 2 and "table-one has no --device: leave it out" in err
     code, _, err = run(capsys, "reproduce", "table-on")
     assert code == 2 and "did you mean 'table-one'?" in err
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.job.files import builtin_names, builtin_text
-from colonnade.reproduce import cvfl_bytes, flexvfl_stragglers
+from colonnade.job.files import builtin_names, builtin_text, load
+from colonnade.reproduce import cvfl_bytes, flexvfl_fixed, flexvfl_optimizers, flexvfl_stragglers
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 PUBLISHED = {name: builtin_text(name) for name in builtin_names()} | {
@@ -27,7 +27,8 @@ def test_a_published_job_states_its_models_and_optimizers(name):
 
 
 def test_the_papers_with_a_linear_top_keep_it():
-    method = flexvfl_stragglers.METHODS["Flex-VFL"]
-    jobs = [cvfl_bytes.FULL.job(0.1), cvfl_bytes.QUICK.job(0.1)]
-    jobs.append(flexvfl_stragglers._stragglers(1, method, 0.1))
+    settings = (*cvfl_bytes.STUDY.settings, cvfl_bytes.BRIEF)
+    jobs = [load(cvfl_bytes.STUDY.job, setting.sets) for setting in settings]
+    for study in (flexvfl_stragglers.STUDY, flexvfl_fixed.STUDY, flexvfl_optimizers.STUDY):
+        jobs += [load(study.job, [*study.sets, *setting.sets]) for setting in study.settings]
     assert all(job.top.kind == "split" and job.top.hidden == [] for job in jobs)

@@ -13,7 +13,15 @@ from rich.console import Console
 from colonnade.cli.frame import BLOCKS, PLAIN_BLOCKS, Frame, sparkline
 from colonnade.cli.runs import RunsFrame, RunsWatch
 from colonnade.cli.watching import Watch
-from colonnade.record.events import Evaluated, Finished, Notice, RoundDone, Waited, Worked
+from colonnade.record.events import (
+    Evaluated,
+    Finished,
+    Notice,
+    RoundDone,
+    Started,
+    Waited,
+    Worked,
+)
 from colonnade.run.beacon import UnderWay
 from tests.anything import ANY
 
@@ -95,6 +103,39 @@ def test_what_stays_is_a_summary():
     text = Frame(100, 40).last(watch.moment(9.0)).plain
     assert text.startswith("interrupted, 50 of 100 rounds in 4.9 s\nauc 0.9000")
     assert "telco" not in text and "left" not in text
+
+
+def test_a_party_that_only_answers_counts_no_rounds():
+    watch = Watch(["bank", "telco"], "bank", "credit, prediction, as telco", me="telco")
+    watch(Started("telco", 0))
+    seen = watch.moment(0.0)
+    assert Frame(100, 30).live(seen).plain.splitlines()[-1].split() == ["telco", "starts"]
+    watch(Worked("telco", 0, "score", S))
+    watch.moment(1.0)
+    watch.ended("")
+    assert Frame(100, 30).last(watch.moment(3.0)).plain.startswith("done, 3 s in all")
+
+
+def test_an_alignment_has_begun_before_it_can_count_its_rounds():
+    watch = Watch(["bank", "telco"], "bank", "credit, alignment, as telco", me="telco")
+    watch.moment(0.0)
+    assert "starting, 0:00 gone" in Frame(100, 30).live(watch.moment(0.0)).plain
+    watch(Worked("telco", 0, "align", S))
+    assert "begun, 0:01 gone" in Frame(100, 30).live(watch.moment(1.0)).plain
+
+
+def test_what_a_party_does_is_not_cut_in_the_middle_of_a_share():
+    _, moment = run()
+    for width in range(40, 120):
+        for line in Frame(width, 30).live(moment).plain.splitlines()[-3:]:
+            assert "…" not in line or line.count("%") == 0, line
+
+
+def test_runs_that_have_not_begun_say_so():
+    frame = RunsFrame(100, 30)
+    watch = RunsWatch()
+    watch.plan("digits, 2 runs", 2, 0.0)
+    assert "are starting" in frame.runs(watch, [], 20.0).plain
 
 
 def test_without_colours_there_are_no_escapes():

@@ -114,7 +114,7 @@ def test_on_standard_error_there_is_nothing_but_the_log(capsys):
     assert json.loads(out)["rounds"] == 4
     told = [json.loads(line) for line in err.splitlines()]
     assert {"Notice", "RoundDone", "Evaluated", "Tested"} == {each["type"] for each in told}
-    assert told[0]["text"].startswith("what this tells: ")
+    assert told[0]["text"].startswith("what others can learn: ")
 
 
 def test_what_is_wrong_is_in_the_log_too(capsys):

@@ -3,15 +3,17 @@
 Exit codes: 0; 1 when the job failed; 2 when the request is wrong; 130 after Ctrl-C. Whatever is
 not 0 comes with one sentence on standard error; only our own mistakes show a traceback.
 
-May import dashboard, reproduce, page, run, tracking, privacy, serve, predict, align, net, tls,
-party, learn, record, models, data, job, methods, policies, compress, protect, wire.
+May import dashboard, reproduce, study, page, run, tracking, privacy, serve, predict, align, net,
+tls, party, learn, record, models, data, job, methods, policies, compress, protect, wire.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
+from inspect import cleandoc
 from typing import Annotated, Any
 
 import typer
@@ -56,8 +58,19 @@ COMMANDS = (
     *(demo, look, plan, simulate, compare, sweep, race, launch, align, join, stop, predict, serve),
     *(dashboard, inspect, report, trace, privacy, export, ledger, methods, jobs, reproduce),
 )
+
+
+def _flowing(text: str) -> str:
+    """Help whose paragraphs are broken by the terminal, and not where the code breaks them.
+
+    >>> _flowing("Train.\\n\\n    One line\\n    and another.")
+    'Train.\\n\\nOne line and another.'
+    """
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", cleandoc(text))
+
+
 for _command in COMMANDS:
-    app.command()(_command)
+    app.command(help=_flowing(_command.__doc__ or ""))(_command)
 app.add_typer(keys, name="keys")
 SENTENCE_MAX = 4_000
 """The longest sentence that is printed: it may repeat what a file says."""
@@ -90,8 +103,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
+    except KeyboardInterrupt:  # A second one, while the first was answered.
+        return 130
     finally:
-        screen.close_log()
+        screen.leave(ends_process=arguments is None)
 
 
 def _run(words: Sequence[str]) -> int:

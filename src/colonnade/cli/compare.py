@@ -99,7 +99,7 @@ def compare(
             on_done=following.on_done,
             beacons=following.beacons,
             privacy=privacy,
-            track=trackers_of(track, out, screen.stderr().print),
+            track=trackers_of(track, out, screen.say),
         )
     _show(result, as_json)
     if all(trial.bad for trial in result.trials):

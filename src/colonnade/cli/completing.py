@@ -93,7 +93,7 @@ def party(incomplete: str) -> list[str]:
 def reproduction(incomplete: str) -> list[str]:
     """A table that can be reproduced.
 
-    >>> reproduction("pasta-t")
+    >>> reproduction("pasta-ti")
     ['pasta-timing']
     """
     stems = [path.stem for path in sorted((ROOMS / "reproduce").glob("[a-z]*.py"))]

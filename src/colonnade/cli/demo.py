@@ -71,7 +71,7 @@ def _compare(out: Path | None, quiet: bool) -> Comparison:
             job = msgspec.structs.replace(common, method=parse_method(label))
             folder = None if out is None else run_folder(out, label, job.seed)
             hidden, title = quiet or not console.is_terminal, f"run {count} of {total}: {label}"
-            with parties_shown(job, hidden, title=title) as observer:
+            with parties_shown(job, hidden, [title]) as observer:
                 run = launch(
                     job, out=folder, emulate=DEMO_LINE, observers=[observer], should_stop=stopped
                 )

@@ -68,7 +68,8 @@ class Display:
 
     def start(self) -> None:
         """Show it from now on."""
-        self._live.start(refresh=True)
+        screen.take_terminal(self._live)
+        self._live.refresh()
 
     def __call__(self, event: Event) -> None:
         """Something has happened."""
@@ -93,7 +94,7 @@ class Display:
             self._watch.ended(how)
             # Of what was refused before it began there is nothing to sum up.
             self._live.transient = not self._begun
-            self._live.stop()
+            screen.give_back_terminal()
 
     def _frame(self) -> Text:
         console = self._console

@@ -121,7 +121,11 @@ class Frame:
         of = f"/{seen.total:,}" if seen.total else ""
         count = f"{seen.unit} {seen.done:,}{of}"
         if not seen.total:
-            return Text(f"{count}  {times}" if seen.done else f"starting, {times}")
+            # An alignment knows how many rounds it takes when the first is done.
+            works = any(each.works for each in seen.parties)
+            return Text(
+                f"{count}  {times}" if seen.done else f"{'begun' if works else 'starting'}, {times}"
+            )
         line = Text(f"{count}  ")
         line.append_text(self.bar(share, self.width - len(count) - len(times) - 2))
         return line.append(times)
@@ -145,6 +149,9 @@ class Frame:
         plural = "" if seen.done == 1 else "s"
         of = f" of {seen.total:,}" if seen.total > seen.done else ""
         how = f"{printable(seen.over)}, " if seen.over else ""
+        if not seen.done and not seen.total:
+            # A party that only answers has no rounds to count.
+            return Text(f"{how or 'done, '}{show_seconds(seen.ran_s)} in all")
         return Text(f"{how}{seen.done:,}{of} {seen.unit}{plural} in {show_seconds(seen.ran_s)}")
 
     def _figures(self, seen: Moment) -> list[Text]:
@@ -219,7 +226,7 @@ class Frame:
         lines.append(heading)
         for row in rows:
             text = "  ".join(_set(row[place] or self._dash, widths[place], place) for place in used)
-            lines.append(Text(text).append(f"  {row[-1]}"))
+            lines.append(Text(text).append(f"  {_whole(row[-1], self.width - len(text) - 2)}"))
         if len(shown) < len(seen.parties):
             lines.append(Text(f"and {len(seen.parties) - len(shown)} more", style="dim"))
         return lines
@@ -248,6 +255,17 @@ class Frame:
         shares = [*party.works[:3], (f"waits{whom}", min(1.0, waited))]
         shares.sort(key=lambda each: -each[1])
         return ", ".join(f"{what} {share:.0%}" for what, share in shares if share >= 0.005)
+
+
+def _whole(text: str, room: int) -> str:
+    """As many of the pieces between commas as there is room for; cut within the first if need be.
+
+    >>> _whole("waits 60%, local 34%, forward 6%", 25)
+    'waits 60%, local 34%'
+    """
+    while _cells_of(text) > room and ", " in text and "%" in text:
+        text = text.rpartition(", ")[0]
+    return text
 
 
 def _more(line: Text, piece: str, width: int, style: str = "") -> Text:

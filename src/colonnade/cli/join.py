@@ -104,7 +104,7 @@ def join(
     seed: CommonSeed = None,
     sets: Sets = None,
     emulate: Emulate = None,
-    threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch.")] = 1,
+    threads: Annotated[int, typer.Option(metavar="N", help="Threads for torch.")] = 1,
     track: Track = None,
     metrics: Metrics = None,
     dry_run: DryRun = False,
@@ -153,7 +153,7 @@ def join(
         label_key=_label_key(file, None if launched else party or find_party(job, me), folder),
         record=record,
         metrics=metrics,
-        trackers=trackers_of(track, folder, screen.stderr().print, goes_on=True),
+        trackers=trackers_of(track, folder, screen.say, goes_on=True),
         reporter=partial(reporter_of, quiet, launched, watch_of(own, me, method_text(own.method))),
         warns=not launched,
     )
@@ -188,6 +188,7 @@ def _take_part(
     import torch._dynamo
 
     from colonnade.net.link import Emulation
+    from colonnade.record.events import Notice
     from colonnade.record.party_folder import PartyFolder, set_aside
     from colonnade.run.following import followed
     from colonnade.run.join import Joined, TrainingParticipation
@@ -211,17 +212,20 @@ def _take_part(
             if record is not None:
                 party = party.recording(record, folder.path)
             # What `launch` starts tells it everything, and it writes for all.
-            place, say = (out if warns else None), screen.stderr().print
+            place, say = (out if warns else None), screen.say
             with (
                 followed(place, job, clock="wall", tell=say) as others,
                 _told(party, file, reporter(folder), warns) as told,
                 following(trackers, party.job) as (followers, over),
                 shown_at(metrics, job, me) as figures,
             ):
+                for each in trackers:
+                    # In the party's log too, which says what became of everything.
+                    each.say = lambda text: told(Notice(me, 0, text))
                 subscribers: list[Subscriber] = [told, *others, *followers, *figures]
                 taking_part = TrainingParticipation(party, folder, subscribers)
-                for each in figures:
-                    each.counted = taking_part.crossed
+                for own in figures:
+                    own.counted = taking_part.crossed
                 joined = taking_part.run(address, keyring, line)
                 over({"status": joined.status} if joined.run is None else joined.run.summary())
                 return joined

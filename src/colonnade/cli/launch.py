@@ -52,7 +52,7 @@ def launch(
         str | None,
         typer.Option(
             metavar="LINE",
-            help="Make the lines between the parties slower: --emulate latency=50ms,rate=300mbit.",
+            help="Slow the links between the parties down: --emulate latency=50ms,rate=300mbit.",
         ),
     ] = None,
     keys: Annotated[
@@ -64,7 +64,7 @@ def launch(
     ] = None,
     track: Track = None,
     as_json: Json = False,
-    threads: Annotated[int, typer.Option(metavar="N", help="Threads of torch at each party.")] = 1,
+    threads: Annotated[int, typer.Option(metavar="N", help="Threads for torch at each party.")] = 1,
     quiet: Quiet = False,
     log: Log = None,
     allow: Allow = None,
@@ -74,7 +74,7 @@ def launch(
             "--secret-seeds",
             help="Draw the parties' secret seeds from the operating system. By default they are "
             "derived from the job's seed, so that the run equals colonnade simulate, and whoever "
-            "knows that seed knows everybody's first weights.",
+            "knows that seed knows everybody's initial weights.",
         ),
     ] = False,
 ) -> None:
@@ -109,7 +109,7 @@ def launch(
             start=start,
             record=record,
             secret_seeds=secret_seeds,
-            track=trackers_of(track, out, screen.stderr().print, goes_on=True),
+            track=trackers_of(track, out, screen.say, goes_on=True),
         )
     _show(run, as_json)
     _judge(run, out)
@@ -130,7 +130,7 @@ def _observed(
     from colonnade.run.following import followed
 
     with (
-        followed(out, job, clock="wall", tell=screen.stderr().print) as others,
+        followed(out, job, clock="wall", tell=screen.say) as others,
         parties_shown(job, quiet, first) as observer,
     ):
         yield [observer, *others]
@@ -158,9 +158,7 @@ def stopping(kept: str) -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def parties_shown(
-    job: Job, quiet: bool, first: Sequence[str] = (), title: str = ""
-) -> Iterator[Subscriber]:
+def parties_shown(job: Job, quiet: bool, first: Sequence[str] = ()) -> Iterator[Subscriber]:
     """Shows what happens at the parties: on a terminal how far they are, and a line for each that
     says what it does now, else every line that is not merely how far it is; before all else the
     lines `first`."""
@@ -177,7 +175,7 @@ def parties_shown(
         if line is not None and line.printed:
             console.print(f"{event.party}: {line.text}")
 
-    named = title or f"{job.name}, {method_text(job.method)}, seed {job.seed}"
-    watch = Watch(job.parties, job.active, named)
+    title = f"{job.name}, {method_text(job.method)}, seed {job.seed}"
+    watch = Watch(job.parties, job.active, title)
     with watched(watch, quiet, tell, first, several=True) as told:
         yield told

@@ -72,5 +72,5 @@ def shown_at(asked: str | None, job: Job, me: str) -> Iterator[list[TrainingMetr
     listener, metrics = Listener(*place_of(asked), option="--metrics"), TrainingMetrics(job, me)
     reach = "" if listener.is_local else ", which whoever reaches that port can read"
     screen.stderr().print(f"figures are at http://{listener.place}{PATH}{reach}")
-    with exposed(listener, metrics.text, screen.stderr().print):
+    with exposed(listener, metrics.text, screen.say):
         yield [metrics]

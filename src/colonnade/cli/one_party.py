@@ -58,8 +58,8 @@ TrustJob = Annotated[
     bool,
     typer.Option(
         "--trust-job",
-        help="Let the job file decide what is this party's own business (data, columns, model, "
-        "optimizer, device), where its party file does not.",
+        help="Let the job file decide what is normally this party's own choice (data, columns, "
+        "model, optimizer, device), where the party file does not.",
     ),
 ]
 
@@ -67,8 +67,8 @@ Restart = Annotated[
     bool,
     typer.Option(
         "--restart",
-        help="Begin anew, from nothing: what the run folder holds is moved aside. All parties "
-        "must do so.",
+        help="Start from scratch: what the run folder holds is moved aside. All parties must "
+        "do so.",
     ),
 ]
 
@@ -89,12 +89,12 @@ Keys = Annotated[
 
 Emulate = Annotated[
     str | None,
-    typer.Option(metavar="LINE", help="Make the line slower: --emulate latency=50ms,rate=300mbit."),
+    typer.Option(metavar="LINK", help="Slow the link down: --emulate latency=50ms,rate=300mbit."),
 ]
 
 DryRun = Annotated[
     bool,
-    typer.Option("--dry-run", help="Say what would leave this host, to whom, and stop there."),
+    typer.Option("--dry-run", help="Show what would leave this host, and to whom, and stop."),
 ]
 
 

@@ -45,7 +45,7 @@ Allow = Annotated[
         "--allow",
         metavar="MODULE",
         help="Let the job file name code of this module or package, which is then run; repeat for "
-        "more. What you name yourself needs no leave.",
+        "more. What you name on the command line needs no permission.",
     ),
 ]
 Out = Annotated[
@@ -57,8 +57,8 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="RUN",
-        help="Go on from the model of an earlier run, in this folder, with new rows: its weights, "
-        "classes and what it learnt of the columns. All parties must, from the same version.",
+        help="Continue from the model of an earlier run, in this folder, with new rows: its "
+        "weights, classes and preprocessing. All parties must do so, from the same version.",
     ),
 ]
 Record = Annotated[
@@ -66,8 +66,8 @@ Record = Annotated[
     typer.Option(
         "--record",
         metavar="ROUNDS",
-        help="Keep the tensors that cross in the first ROUNDS rounds, at each party what it sends "
-        "and receives, in its own folder: for colonnade privacy.",
+        help="Keep the tensors of the first ROUNDS rounds, at each party what it sends and "
+        "receives, in its own folder: for colonnade privacy.",
     ),
 ]
 Track = Annotated[
@@ -86,7 +86,7 @@ Json = Annotated[
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="Show no progress: only the result, and what is wrong."),
+    typer.Option("--quiet", "-q", help="Show no progress, only the result, warnings and errors."),
 ]
 Log = Annotated[
     str | None,
@@ -94,8 +94,8 @@ Log = Annotated[
         "--log",
         metavar="json[:FILE]",
         callback=screen.open_log,
-        help="Write what happens as one JSON object a line: --log json on standard error, in place "
-        "of progress; --log json:FILE at the end of a file, beside it.",
+        help="Write what happens as one JSON object per line: --log json to standard error, in "
+        "place of progress; --log json:FILE to the end of a file, beside it.",
     ),
 ]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="The job's seed: --seed 1.")]
@@ -104,7 +104,7 @@ Seeds = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(metavar="N", help="How many runs go side by side; by default one on each core."),
+    typer.Option(metavar="N", help="How many runs at a time; by default one per core."),
 ]
 
 

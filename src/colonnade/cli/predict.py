@@ -106,7 +106,7 @@ Raw = Annotated[
 ]
 
 
-Threads = Annotated[int, typer.Option(metavar="N", help="Threads of torch.")]
+Threads = Annotated[int, typer.Option(metavar="N", help="Threads for torch.")]
 
 
 def predict(

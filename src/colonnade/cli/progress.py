@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.cli import screen
 from colonnade.cli.frame import clock
-from colonnade.cli.runs import RunsDisplay, RunsWatch
+from colonnade.cli.runs import RunsDisplay, RunsWatch, seeded
 from colonnade.record.events import Calibrated, Evaluated, Event, RoundDone, is_metric
 from colonnade.run.beacon import read_beacons
 from colonnade.run.points import OnPlan
@@ -124,7 +124,7 @@ def follow_runs(
 
     with TemporaryDirectory(prefix="colonnade-") as name:
         beacons = Path(name)
-        with RunsDisplay(console, watch, partial(read_beacons, beacons)).live:
+        with screen.moving(RunsDisplay(console, watch, partial(read_beacons, beacons)).live):
             yield Following(begin, end, watch.expect, beacons)
 
 
@@ -161,8 +161,9 @@ def follow_steps(
     elif not console.is_terminal:
         yield lambda done, total, what: console.print(f"{unit} {done + 1} of {total}: {what}")
     else:
-        with _bar(console, f"{unit}s") as progress:
-            task = progress.add_task("", total=None, figures="")
+        progress = _bar(console, f"{unit}s")
+        task = progress.add_task("", total=None, figures="")
+        with screen.moving(progress):
             yield lambda done, total, what: progress.update(
                 task, completed=done, total=total, figures=what
             )
@@ -176,20 +177,21 @@ def follow_study(console: Console, quiet: bool) -> Iterator[Callable[..., None]]
     elif not console.is_terminal:
         yield lambda text, done=0, total=0: console.print(text)
     else:
-        with _bar(console, "trainings") as progress:
-            task = progress.add_task("", visible=False, figures="")
+        progress = _bar(console, "trainings")
+        task = progress.add_task("", visible=False, figures="")
 
-            def say(text: str, done: int = 0, total: int = 0) -> None:
-                if total:
-                    progress.update(task, completed=done, total=total, figures=text, visible=True)
-                else:
-                    console.print(text)
+        def say(text: str, done: int = 0, total: int = 0) -> None:
+            if total:
+                progress.update(task, completed=done, total=total, figures=text, visible=True)
+            else:
+                console.print(text)
 
+        with screen.moving(progress):
             yield say
 
 
 def _ending(trial: Trial) -> str:
-    name = trial.label if ", seed " in trial.label else f"{trial.label}, seed {trial.job.seed}"
+    name = seeded(trial.label, trial.job.seed)
     if trial.bad or trial.summary is None:
         return f"{name}: {trial.status}"
     metric, time_s = trial.summary["metric"], trial.summary["time_to_target_s"]

@@ -161,7 +161,7 @@ def race(
             on_plan=following.on_plan,
             on_done=following.on_done,
             beacons=following.beacons,
-            track=trackers_of(track, folder, screen.stderr().print),
+            track=trackers_of(track, folder, screen.say),
         )
     screen.show_json(result.to_dict()) if as_json else screen.show(
         result.table(screen.stdout().width)

@@ -17,6 +17,7 @@ from colonnade.record.events import (
     Busy,
     Evaluated,
     Event,
+    Finished,
     LocalDone,
     RoundDone,
     RowsScored,
@@ -202,6 +203,8 @@ class Relay:
     def __init__(self, tell: Subscriber) -> None:
         self._tell = tell
         self._told_ns = self._summed_ns = -(10**18)
+        self._newest: RoundDone | RowsScored | None = None
+        """The last one of which nobody was told."""
         self._worked: dict[str, int] = {}
         self._waited: dict[str, int] = {}
 
@@ -210,13 +213,20 @@ class Relay:
         if isinstance(event, Worked):
             self._sum(event)
         elif isinstance(event, RoundDone | RowsScored):
-            # The last one is what a person waits for.
-            last = isinstance(event, RoundDone) and event.round + 1 >= event.rounds
-            if last or event.time_ns - self._told_ns >= RELAY_EVERY_NS:
-                self._told_ns = event.time_ns
-                self._tell(event)
+            self._newest = event
+            if event.time_ns - self._told_ns >= RELAY_EVERY_NS:
+                self._tell_newest()
         elif not isinstance(event, LocalDone):
+            if isinstance(event, Evaluated | Tested | Finished):
+                # It stands beside how far the party is, and after the last there is no other.
+                self._tell_newest()
             self._tell(event)
+
+    def _tell_newest(self) -> None:
+        if self._newest is not None:
+            self._told_ns = self._newest.time_ns
+            self._tell(self._newest)
+            self._newest = None
 
     def _sum(self, event: Worked) -> None:
         sums, name = self._worked, event.kind

@@ -23,6 +23,15 @@ CURVE_CELLS = 20
 CURVES_MAX = 64
 
 
+def seeded(label: str, seed: int) -> str:
+    """The name of a run, which may have its seed already.
+
+    >>> seeded("fedsgd", 0), seeded("fedsgd, rate 0.1, seed 0", 0)
+    ('fedsgd, seed 0', 'fedsgd, rate 0.1, seed 0')
+    """
+    return label if ", seed " in label else f"{label}, seed {seed}"
+
+
 @dataclass
 class RunsWatch:
     """Counts runs, and says how long the rest of them will take.
@@ -85,11 +94,13 @@ class RunsFrame(Frame):
         lines = [Text(printable(watch.title), style="bold")] if watch.title else []
         lines.append(self._count(watch, under_way, now_s))
         room = self.height - len(lines) - 1
-        names = [f"{run.label}, seed {run.seed}" for run in under_way]
+        names = [seeded(run.label, run.seed) for run in under_way]
         width = max((len(name) for name in names), default=0)
         width = min(width, self.width // 2)
         for name, run in list(zip(names, under_way, strict=True))[: max(0, room - 2)]:
             lines.append(self._run(printable(name)[:width].ljust(width), run, watch))
+        if not under_way and not watch.done:
+            lines.append(Text("the processes that train are starting", style="dim"))
         room = self.height - len(lines) - 2
         recent = list(watch.recent)[-room:] if room > 0 else []
         lines += [Text(f"ended  {text}", style="dim") for text in reversed(recent)]

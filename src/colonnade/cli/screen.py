@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from colonnade.errors import StoppedError
 from colonnade.record.chain import printable
@@ -73,11 +73,13 @@ def logs_only() -> bool:
 
 
 def complain(sentence: str, code: int) -> None:
-    """The one sentence about what went wrong."""
-    if _logs:
-        _logs[-1].say("Error", sentence, "error", exit_code=code)
-    if not logs_only():
-        print(f"colonnade: {sentence}", file=sys.stderr)
+    """The one sentence about what went wrong, below whatever was moving."""
+    give_back_terminal()
+    with patient():
+        if _logs:
+            _logs[-1].say("Error", sentence, "error", exit_code=code)
+        if not logs_only():
+            print(f"colonnade: {sentence}", file=sys.stderr)
 
 
 def stderr() -> Console:
@@ -101,7 +103,13 @@ def stdout() -> Console:
 
 def show(renderable: RenderableType) -> None:
     """Print a table, or a text that is not to be broken, on standard output."""
+    from rich.table import Table
+
+    from colonnade.record.narrow import fitted
+
     console, whole = stdout(), isinstance(renderable, str)
+    if isinstance(renderable, Table):
+        renderable = fitted(renderable, console.width)
     if console.is_terminal:
         console.print(renderable, soft_wrap=whole)
         return
@@ -113,6 +121,77 @@ def show(renderable: RenderableType) -> None:
 def show_json(value: Any) -> None:
     """Print plain values on standard output."""
     print(json.dumps(plain(value), indent=1))
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """Lets a Ctrl-C wait until the block has ended: what must not be left half done."""
+    came: list[int] = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    except ValueError:  # Only the main thread hears of signals.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
+class Moving(Protocol):
+    """What is drawn again and again, and hides the cursor meanwhile."""
+
+    @property
+    def console(self) -> Console: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+_moving: list[Moving] = []
+"""What has the terminal now, the newest last."""
+
+
+def say(text: str) -> None:
+    """A remark, at any time: above what moves on the terminal, if anything does, which would else
+    be drawn over it and leave half of itself behind."""
+    (_moving[-1].console if _moving else stderr()).print(text)
+
+
+def take_terminal(display: Moving) -> None:
+    """Begin to show something that moves."""
+    with patient():
+        _moving.append(display)
+        display.start()
+
+
+def give_back_terminal() -> None:
+    """Stop what moves on the terminal, if anything does."""
+    with patient():
+        while _moving:
+            _moving.pop().stop()
+
+
+@contextmanager
+def moving(display: Moving) -> Iterator[None]:
+    """Show something that moves, as long as the block takes."""
+    take_terminal(display)
+    try:
+        yield
+    finally:
+        give_back_terminal()
+
+
+def leave(ends_process: bool) -> None:
+    """A command is over, however it has ended: give the terminal and the log back. Where the
+    process ends with it, another Ctrl-C ends it at once, and nothing tells of it on the way."""
+    if ends_process:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    give_back_terminal()
+    close_log()
+    if ends_process:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager

@@ -53,16 +53,17 @@ def simulate(
     track: Track = None,
     as_json: Json = False,
     threads: Annotated[
-        int, typer.Option(metavar="N", help="Threads of torch; more than 1 pays for big models.")
+        int,
+        typer.Option(metavar="N", help="Threads for torch; more than 1 helps with large models."),
     ] = 1,
     quiet: Quiet = False,
     log: Log = None,
     allow: Allow = None,
 ) -> None:
-    """Train one job in virtual time, and say what it cost.
+    """Train one job in virtual time, and show what it cost.
 
-    Party files that lie beside a job file, or in --parties, are read as launch and join read them,
-    but for their certificates and policies, of which a simulation has no use.
+    Party files beside the job file, or in --parties, are read as launch and join read them, except
+    for certificates and policies, which a simulation does not use.
 
     Example: colonnade simulate digits --method fedbcd:updates=5 --out runs/digits
     """
@@ -83,7 +84,7 @@ def simulate(
         check_folder(out, "simulate", dumps(read))
     from colonnade.run.following import followed
 
-    say = screen.stderr().print
+    say = screen.say
     trackers = trackers_of(track, out, say)
     with (
         followed(out, read, clock="virtual", anew=True, tell=say) as others,

@@ -26,6 +26,7 @@ from colonnade.record.events import (
     PeerLeft,
     RoundDone,
     RowsScored,
+    Started,
     Tested,
     Waited,
     Waiting,
@@ -219,6 +220,7 @@ class Watch:
             PeerLeft: self._connected,
             PeerFailed: self._connected,
             Finished: self._finished,
+            Started: self._started,
         }
 
     def __call__(self, event: Event) -> None:
@@ -284,6 +286,9 @@ class Watch:
 
     def _finished(self, party: PartyState, event: Finished) -> None:
         party.waiting, party.over = None, _fit(event.sentence())
+
+    def _started(self, party: PartyState, event: Started) -> None:
+        party.said, party.waiting = "starts", None
 
     def _said(self, party: PartyState, event: Event) -> None:
         if (sentence := event.sentence()) is not None:
