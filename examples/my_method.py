@@ -1,4 +1,4 @@
-"""A method of your own: FedBCD whose number of updates grows with the epochs.
+"""A method of your own: FedBCD with a number of updates that grows with the epochs.
 
 colonnade simulate digits --method examples.my_method:growing --set method.most=4
 """
@@ -12,7 +12,7 @@ from colonnade.policies.view import Exchange, View
 
 @dataclass(frozen=True)
 class Growing(LocalPolicy):
-    """One update per exchange in the first epoch, one more in each that follows."""
+    """One update per exchange in the first epoch, one more in each following epoch."""
 
     most: int
     keep: int = 1
@@ -25,5 +25,5 @@ class Growing(LocalPolicy):
 
 @extension("method")
 def growing(most: int = 5) -> Method:
-    """Few local updates while the embeddings still change fast, more later."""
+    """Few local updates while embeddings still change fast, more later."""
     return Method(local=Growing(most))

@@ -1,4 +1,4 @@
-"""The checks that everything of this kind must pass, ours as well as yours."""
+"""The public checks for each kind of extension; the built-in ones pass them too."""
 
 from mine.methods import gentle, warm_up
 

@@ -30,7 +30,7 @@ TAG = "mine.signs"
 
 @dataclass(frozen=True)
 class Signs:
-    """The encoding as a value: how a job writes it, and where an encoder comes from."""
+    """The encoding as a value: its name in a job, and the factory of its encoders."""
 
     TAGS: ClassVar[tuple[str, ...]] = (TAG,)
     text = "mine.codecs:signs"
@@ -46,7 +46,7 @@ class SignsEncoder(Stateless):
     key: Key
 
     def encode(self, tensor: torch.Tensor, use: Occasion = ANY) -> Packed:
-        finite_range(tensor, self.key)  # Refuses what is not finite, and says whose it is.
+        finite_range(tensor, self.key)  # Refuses values that are not finite, and says whose.
         own = tensor.detach().cpu().double()
         size = own.abs().mean().item() if own.numel() else 0.0
         bits = np.packbits((own < 0).numpy().reshape(-1))
@@ -55,13 +55,13 @@ class SignsEncoder(Stateless):
 
 
 def decode(packed: Packed) -> torch.Tensor:
-    """Read what anybody may have sent: check everything before memory is taken."""
+    """Anybody may have sent this: check everything before allocating memory."""
     dtype, count = DTYPES[packed.dtype], math.prod(packed.shape)
     if len(packed.details) != 8 or not dtype.is_floating_point:
-        raise WireError("a tensor of signs without a size, or of whole numbers")
+        raise WireError("a tensor of signs has no size, or is of integers")
     size: float = struct.unpack("<d", packed.details)[0]
     if not 0 <= size <= torch.finfo(dtype).max:
-        raise WireError(f"a tensor of signs whose components are {size}")
+        raise WireError(f"a tensor of signs has the component size {size}")
     bits = np.unpackbits(payload(packed, -(-count // 8)), count=count)
     signs: torch.Tensor = 1 - 2 * torch.from_numpy(bits).double()
     return (signs * size).to(dtype).view(packed.shape)

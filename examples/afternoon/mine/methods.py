@@ -9,7 +9,7 @@ from colonnade.policies.rate import RatePolicy, constant
 
 @dataclass(frozen=True)
 class WarmUp(RatePolicy):
-    """A learning rate that grows evenly over the first `rounds` rounds, up to the party's own."""
+    """A learning rate that grows linearly over the first `rounds` rounds, up to the party's own."""
 
     rounds: int
 
@@ -20,7 +20,7 @@ class WarmUp(RatePolicy):
 
 
 def warm_up(rounds: int) -> RatePolicy:
-    """A warm-up of one round or none is none, and equals the rate of plain split training."""
+    """A warm-up of at most one round is no warm-up, and equals the neutral rate policy."""
     if rounds < 0:
         raise RequestError(f"rounds is {rounds}: a warm-up takes 0 rounds or more")
     return WarmUp(rounds) if rounds > 1 else constant()
@@ -28,5 +28,5 @@ def warm_up(rounds: int) -> RatePolicy:
 
 @extension("method")
 def gentle(updates: int = 3, rounds: int = 20) -> Method:
-    """Several updates on each exchange, at a rate that is small while embeddings change fast."""
+    """Several updates on each exchange, at a low rate while embeddings still change fast."""
     return Method(local=repeat(updates), rate=warm_up(rounds))

@@ -1,4 +1,4 @@
-"""A gated network: one layer says what, another how much of it."""
+"""A gated network: one linear map computes values, another how much of each to let through."""
 
 import math
 
@@ -22,5 +22,5 @@ class Gated(nn.Module):
 
 @extension("model")
 def gated(row_shape: tuple[int, ...], hidden: int = 32, embedding: int = 16) -> nn.Module:
-    """For rows of any shape; the options are what a job's `model` table may set."""
+    """Takes rows of any shape; a job's `model` table may set the options."""
     return Gated(math.prod(row_shape), hidden, embedding)

@@ -1,8 +1,9 @@
 """A paper's table, ours beside it; one file a table, found by looking.
 
-A reproduction's name is that of its file with hyphens; the file has a function `reproduce`.
+A reproduction's name is that of its file with hyphens. The file has a `STUDY`, which the engine in
+`study/` conducts; where an experiment is no comparison of methods, it has a function `reproduce`.
 
-May import run, privacy, record, data, job, methods, cipher, transfer.
+May import study, run, privacy, record, data, job, methods, cipher, transfer.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import msgspec
 from colonnade.job.records import Job
 from colonnade.run.compare import Comparison
 from colonnade.run.pool import Task, Trial, train_all
+from colonnade.study.design import Claim, Study
+from colonnade.study.page import Sheet, claims_table, claims_told
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,32 +35,6 @@ class Say(Protocol):
     many."""
 
     def __call__(self, text: str, done: int = 0, total: int = 0) -> None: ...
-
-
-class Progress:
-    """Says how far a race is, for `on_plan` and `on_done` of `run.race`.
-
-    >>> from colonnade.job import load
-    >>> progress = Progress("credit", lambda *words: print(*words))
-    >>> progress.plan("tuning", 1, 3)
-    credit: tuning, 1 of 3 to do
-    >>> progress.done(Trial("fedsgd", load("digits"), None, []))
-    credit: fedsgd: failed 3 3
-    """
-
-    def __init__(self, name: str, say: Say) -> None:
-        self._name, self._say = name, say
-        self._done = self._total = 0
-
-    def plan(self, title: str, missing: int, count: int) -> None:
-        """So many runs of a stage are missing, of so many."""
-        self._done, self._total = count - missing, count
-        self._say(f"{self._name}: {title}, {missing} of {count} to do")
-
-    def done(self, trial: Trial) -> None:
-        """One more has ended."""
-        self._done += 1
-        self._say(f"{self._name}: {trial.label}: {trial.status}", self._done, self._total)
 
 
 ReproduceFunction = Callable[[Path | None, list[int] | None, bool, Say], "Reproduction"]
@@ -73,12 +50,19 @@ class Reproduction:
     notes: list[str] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
     """The figures behind the table, for `--json`."""
+    claims: list[tuple[Claim, float | None]] = field(default_factory=list)
+    """Claims, and what was found of each."""
+    measured: frozenset[str] = frozenset()
+    """Columns of times that were measured on this machine: another call gives others."""
+    measured_notes: list[str] = field(default_factory=list)
+    """Notes that tell such times."""
 
     def table(self) -> Table:
         """The table, to print with rich."""
         from rich.table import Table
 
-        table = Table(title=self.title, caption="\n".join(self.notes), caption_justify="left")
+        notes = "\n".join([*self.notes, *self.measured_notes])
+        table = Table(title=self.title, caption=notes, caption_justify="left")
         for number, column in enumerate(self.columns):
             words = number == 0 or any(row[number][:1].isalpha() for row in self.rows[:1])
             table.add_column(column, justify="left" if words else "right", overflow="fold")
@@ -86,10 +70,36 @@ class Reproduction:
             table.add_row(*row)
         return table
 
+    def markdown(self, measured: bool = False) -> str:
+        """The table as a page, with or without what was measured by the clock of this machine.
+
+        >>> print(Reproduction("A", ["Q", "s"], [["1", "2.5"]], measured=frozenset("s")).markdown())
+        A:
+        <BLANKLINE>
+        | Q |
+        |---|
+        | 1 |
+        <BLANKLINE>
+        """
+        places = [n for n, name in enumerate(self.columns) if measured or name not in self.measured]
+        chosen = [[row[n] for n in places] for row in self.rows]
+        own = Sheet(f"{self.title}:", [self.columns[n] for n in places], chosen)
+        parts = [claims_table(self.claims).markdown()] if self.claims else []
+        parts.append(own.markdown())
+        notes = [*self.notes, *(self.measured_notes if measured else ())]
+        if notes:
+            parts.append("\n".join(f"- {note}" for note in notes))
+        return "\n\n".join(parts) + "\n"
+
+    def told(self, about: str) -> dict[str, Any]:
+        """What it shows and what comes of its claims, as a study tells it."""
+        return {"about": about, "claims": claims_told(self.claims)}
+
     def to_dict(self) -> dict[str, Any]:
         """The reproduction as plain values."""
         table = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
-        return {"title": self.title, "table": table, "notes": self.notes, **self.data}
+        notes = [*self.notes, *self.measured_notes]
+        return {"title": self.title, "table": table, "notes": notes, **self.data}
 
 
 def slow_network(latency: int, unit_ms: int) -> list[str]:
@@ -140,14 +150,31 @@ def ratio(ours: Sequence[float | None], theirs: Sequence[float | None]) -> float
     return sum(a for a, _ in both) / sum(b for _, b in both) if both else None
 
 
-def known() -> dict[str, ReproduceFunction]:
+@dataclass(frozen=True)
+class Known:
+    """A reproduction that there is."""
+
+    name: str
+    about: str
+    """What it shows, in a line."""
+    study: Study | None
+    function: ReproduceFunction | None
+
+
+def known() -> dict[str, Known]:
     """Every reproduction, by name.
 
-    >>> [name for name in known() if name.startswith("pasta")]
-    ['pasta-latency', 'pasta-timing']
+    >>> known()["pasta-timing"].study is None, "_cvfl" in known()
+    (True, False)
     """
-    found: dict[str, ReproduceFunction] = {}
+    found: dict[str, Known] = {}
     for module_info in pkgutil.iter_modules(__path__):
+        if module_info.name.startswith("_"):  # what several experiments have in common
+            continue
         module = importlib.import_module(f"{__name__}.{module_info.name}")
-        found[module_info.name.replace("_", "-")] = module.reproduce
+        name, study = module_info.name.replace("_", "-"), getattr(module, "STUDY", None)
+        about = (module.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        if study is not None:
+            about = study.about
+        found[name] = Known(name, about, study, getattr(module, "reproduce", None))
     return found

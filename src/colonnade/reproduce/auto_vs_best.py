@@ -1,164 +1,171 @@
 """Auto against the best preset: on networks that nobody has tuned it to, how far behind is it?
 
-Twelve networks, drawn from seeds: latencies of 2 to 400 ms, lines of 50 kbit to 200 Mbit, forward
-passes of 1 to 30 ms, everything another for each party. On each a race (`run/race.py`) of all
-presets as they are, and of `auto` as it is, over one grid of rates: who is best is another preset
-on each network, and `auto` does not know which.
+Twelve networks, drawn from seeds: latencies of 2 to 400 ms, links of 50 kbit to 200 Mbit, forward
+passes of 1 to 30 ms, different for every party. On each of them all presets and `auto`, as they
+are, over one grid of rates: which preset is best differs from network to network, and `auto` does
+not know which.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from statistics import fmean
 
-import msgspec
 import numpy as np
 
-from colonnade.job.files import load
-from colonnade.job.records import Job
-from colonnade.reproduce import Progress, Reproduction, Say
-from colonnade.run.race import race
-from colonnade.units import show_seconds
+from colonnade.study.design import Arm, Claim, Column, Rule, Setting, Study
+from colonnade.study.findings import Findings
 
 WITHIN = 1.25
 """How much longer than the best preset it may take."""
 ACCURACY = 0.98
 """How much of the best preset's accuracy it must keep."""
+NETWORKS = 12
 OURS = "auto"
-PRESETS = (
-    *("fedbcd:updates=5", "celu:r=5", "pasta:b_max=3", "vafl", "efvfl:compressor=scalar:4"),
-    *("cvfl:q=5:compressor=scalar:4:exchange=gradients:both=true", "fullpipe:most=16"),
+AVERAGE = {"average": "ema:0.999"}
+ARMS = (
+    Arm("FedSGD", {"name": "fedsgd", **AVERAGE}),
+    Arm("FedBCD, 5 updates", {"name": "fedbcd", "updates": 5, **AVERAGE}),
+    Arm("CELU-VFL, R=5", {"name": "celu", "r": 5, **AVERAGE}),
+    Arm("PASTA, B=3", {"name": "pasta", "b_max": 3, **AVERAGE}),
+    Arm("VAFL", {"name": "vafl", **AVERAGE}),
+    Arm("EF-VFL, 4 bits", {"name": "efvfl", "compressor": "scalar:4", **AVERAGE}),
+    Arm(
+        "C-VFL, 5 updates, 4 bits both ways",
+        {
+            "name": "cvfl",
+            "q": 5,
+            "compressor": "scalar:4",
+            "exchange": "gradients",
+            "both": True,
+            **AVERAGE,
+        },
+    ),
+    Arm("fullpipe", {"name": "fullpipe"}),
+    Arm(OURS, {"name": "auto"}),
 )
-SEEDS = (0, 1)
+PARTIES = ("clinic", "lab", "insurer")
+ACTIVE = "clinic"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is trained."""
+def network(seed: int) -> Setting:
+    """A network of its own for the job `digits`.
 
-    networks: int
-    methods: tuple[str, ...]
-    """Beside FedSGD."""
-    epochs: int
-    rates: tuple[str, ...]
-    growth: int
-    tuning_seeds: tuple[int, ...]
-    target: float
-    workers: int | None = None
-
-
-FULL = Plan(12, (*PRESETS, OURS), 40, ("2x", "4x", "8x"), 1, (100,), 0.93)
-QUICK = Plan(1, ("pasta:b_max=3", OURS), 6, ("8x",), 0, (100,), 0.3, workers=1)
-
-
-def network(seed: int, plan: Plan = FULL) -> Job:
-    """The job `digits` on a network of its own.
-
-    >>> network(0).network.of("lab").latency, network(1).network.of("lab").bandwidth
-    ('2ms', '130635804bit')
+    >>> [each for each in network(0).sets if "lab.latency" in each]
+    ['network.lab.latency=2ms']
+    >>> [each for each in network(1).sets if "lab.bandwidth" in each]
+    ['network.lab.bandwidth=130635804bit']
     """
     draw = np.random.default_rng(seed)
-    sets = [f"train.epochs={plan.epochs}", "train.evaluate_every=10 rounds", "train.stop=end"]
-    for name in ("clinic", "lab", "insurer"):
+    sets = []
+    for name in PARTIES:
         forward_us = int(1000 * 30 ** draw.random())
         costs = {"forward": forward_us, "backward": 2 * forward_us, "aggregate": forward_us}
         sets += [f"compute.{name}.{work}={cost}us" for work, cost in costs.items()]
-        if name != "clinic":
+        if name != ACTIVE:
             sets.append(f"network.{name}.latency={int(2 * 200 ** draw.random())}ms")
             sets.append(f"network.{name}.bandwidth={int(50_000 * 4000 ** draw.random())}bit")
-    job = load("digits", sets)
-    return msgspec.structs.replace(job, train=msgspec.structs.replace(job.train, target=None))
+    return Setting(f"network {seed}", tuple(sets))
 
 
-def reproduce(out: Path | None, seeds: list[int] | None, quick: bool, say: Say) -> Reproduction:
-    """Time to an accuracy of 0.93 on twelve random networks, of every preset and of `auto`.
-
-    The quick form takes one network, two methods, one rate and an easier target.
-    """
-    plan = QUICK if quick else FULL
-    chosen = seeds or list(SEEDS[:1] if quick else SEEDS)
-    with tempfile.TemporaryDirectory() as spare:
-        folder = Path(spare) if out is None else out
-        found = {
-            number: _rows(plan, number, chosen, folder / f"network-{number}", say)
-            for number in range(plan.networks)
-        }
-    return _table(found, chosen, plan)
+def best_preset(found: Findings, rule: str, setting: str) -> str | None:
+    """The preset that holds the target soonest, of those that hold it with every seed."""
+    costs = {arm.label: found.cost(rule, setting, arm.label) for arm in found.study.arms[:-1]}
+    sound = {
+        label: cost.mean
+        for label, cost in costs.items()
+        if cost.mean is not None and cost.count == cost.of
+    }
+    return min(sound, key=sound.__getitem__, default=None)
 
 
-def _rows(plan: Plan, number: int, seeds: list[int], out: Path, say: Say) -> list[dict[str, Any]]:
-    progress = Progress(f"network {number}", say)
-    raced = race(
-        network(number, plan),
-        plan.methods,
-        seeds,
-        out=out,
-        tuning_seeds=plan.tuning_seeds,
-        rates=plan.rates,
-        average=("ema:0.999",),
-        target=plan.target,
-        growth=plan.growth,
-        workers=plan.workers,
-        on_plan=progress.plan,
-        on_done=progress.done,
+def as_long(found: Findings, rule: str, setting: str, arm: str = OURS) -> float | None:
+    """How many times the best preset's time an arm takes; None where a seed misses."""
+    best, own = best_preset(found, rule, setting), found.cost(rule, setting, arm)
+    if best is None or own.mean is None or own.count < own.of:
+        return None
+    mean = found.cost(rule, setting, best).mean
+    assert mean is not None, "it is sound"
+    return own.mean / mean
+
+
+def as_good(found: Findings, rule: str, setting: str) -> float | None:
+    """What share of the best preset's accuracy on the test rows auto has."""
+    best = best_preset(found, rule, setting)
+    if best is None:
+        return None
+    ours, theirs = (
+        [row.test for row in found.of(rule, setting, arm) if row.test is not None]
+        for arm in (OURS, best)
     )
-    return raced.rows()
+    return fmean(ours) / fmean(theirs) if ours and theirs else None
 
 
-def _table(
-    found: Mapping[int, Sequence[Mapping[str, Any]]], seeds: list[int], plan: Plan
-) -> Reproduction:
-    rows, near, kept = [], 0, 0
-    for number, raced in found.items():
-        own = next(row for row in raced if row["method"] == OURS)
-        sound = [row for row in raced if row["method"] != OURS and row["reached"] == row["runs"]]
-        best = min(sound, key=lambda row: row["time_s_mean"], default=None)
-        job = network(number, plan)
-        ratio = None if best is None else _ratio(own, best, "time_s_mean")
-        accuracy = None if best is None else _ratio(own, best, "test_mean")
-        near += ratio is not None and ratio <= WITHIN
-        kept += accuracy is not None and accuracy >= ACCURACY
-        rows.append(
-            [
-                str(number),
-                _told(job, "latency"),
-                _told(job, "bandwidth"),
-                "none" if best is None else best["method"],
-                "–" if best is None else show_seconds(best["time_s_mean"]),
-                f"{own['reached']}/{own['runs']}",
-                "missed" if not own["reached"] else show_seconds(own["time_s_mean"]),
-                "–" if ratio is None else f"{ratio:.2f}",
-                "–" if accuracy is None else f"{accuracy:.3f}",
-                "–" if own["speed_up"] is None else f"{own['speed_up']:.1f}×",
-            ]
-        )
-    return Reproduction(
-        title=f"Auto beside the best preset: time to an accuracy of {plan.target:g}, held",
-        columns=[
-            *("network", "latency, ms", "lines, Mbit", "best preset", "its time"),
-            *("auto reached", "auto's time", "÷ best", "accuracy ÷ best", "auto × FedSGD"),
-        ],
-        rows=rows,
-        notes=[
-            f"mean over seeds {', '.join(map(str, seeds))}; rates chosen with seed "
-            f"{plan.tuning_seeds[0]}, on the validation rows",
-            f"within {WITHIN:g} of the best preset's time: {near} of {len(found)}; at least "
-            f"{ACCURACY:.0%} of its accuracy: {kept} of {len(found)}",
-        ],
-        data={"networks": {str(number): list(raced) for number, raced in found.items()}},
-    )
+def near(found: Findings) -> float | None:
+    """On how many networks auto is within the bound."""
+    if not found.rows:
+        return None
+    ratios = [as_long(found, "fair", setting.label) for setting in found.study.settings]
+    return float(sum(ratio is not None and ratio <= WITHIN for ratio in ratios))
 
 
-def _ratio(own: Mapping[str, Any], best: Mapping[str, Any], name: str) -> float | None:
-    whole = own["reached"] == own["runs"]
-    return own[name] / best[name] if whole and own[name] and best[name] else None
+def kept(found: Findings) -> float | None:
+    """On how many networks it has as much of the accuracy as it should."""
+    if not found.rows:
+        return None
+    shares = [as_good(found, "fair", setting.label) for setting in found.study.settings]
+    return float(sum(share is not None and share >= ACCURACY for share in shares))
 
 
-def _told(job: Job, what: str) -> str:
-    texts = [str(getattr(job.network.of(name), what)) for name in job.passives]
-    if what == "latency":
-        return " / ".join(text.removesuffix("ms") for text in texts)
-    return " / ".join(f"{int(text.removesuffix('bit')) / 1e6:.3g}" for text in texts)
+def _ratio(found: Findings, rule: str, setting: str, arm: str) -> str:
+    ratio = as_long(found, rule, setting, arm)
+    return "–" if ratio is None else f"{ratio:.2f}"
+
+
+STUDY = Study(
+    about="Auto against the best preset, on twelve random networks",
+    paper="ours, 2026",
+    job="digits",
+    sets=("train.epochs=40", "train.evaluate_every=10 rounds"),
+    settings=tuple(network(seed) for seed in range(NETWORKS)),
+    arms=ARMS,
+    rules=(
+        Rule(
+            "fair",
+            "Everybody as it is, at its own best of one grid of rates, chosen with another seed on "
+            "the validation rows; averaged weights for everybody.",
+            0.93,
+            ("2x", "4x", "8x"),
+            growth=1,
+            tuning_seeds=(100,),
+            hold=None,
+        ),
+    ),
+    seeds=(0, 1),
+    columns=(Column("÷ best preset", _ratio),),
+    claims=(
+        Claim(
+            f"networks of {NETWORKS} on which auto takes at most {WITHIN:g} of the best preset's "
+            "time",
+            None,
+            "fair",
+            near,
+            show="{:.0f}".format,
+            least=float(NETWORKS),
+        ),
+        Claim(
+            f"networks of {NETWORKS} on which it has at least {ACCURACY:.0%} of its accuracy",
+            None,
+            "fair",
+            kept,
+            show="{:.0f}".format,
+            least=float(NETWORKS),
+        ),
+    ),
+    quick={
+        "settings": (network(0),),
+        "sets": ("train.epochs=6", "train.evaluate_every=10 rounds"),
+        "arms": (ARMS[0], ARMS[3], ARMS[-1]),
+        "rules": (Rule("fair", "One rate for all.", 0.3, ("8x",), tuning_seeds=(100,), hold=None),),
+        "seeds": (0,),
+    },
+)

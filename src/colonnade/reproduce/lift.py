@@ -38,6 +38,7 @@ from colonnade.reproduce import Reproduction, Say
 from colonnade.run.baselines import BOOSTING, Score, boost, train_joint
 from colonnade.run.kept import measure_all
 from colonnade.run.simulate import simulate
+from colonnade.study.design import Claim
 
 DATA = ("bank", "adult", "gmsc", "credit")
 OVERLAPS = (0.3, 0.6, 1.0)
@@ -195,6 +196,19 @@ def _table(
             *(_kept(found, way, bound) for way, bound in BOUNDS.items()),
         ],
         data={"seeds": list(seeds), "cases": found},
+        claims=[
+            (
+                Claim(
+                    f"cases {_within(way, bound)}",
+                    None,
+                    "fair",
+                    show="{:.0f}".format,
+                    least=len(found),
+                ),
+                _near(found, way, bound),
+            )
+            for way, bound in BOUNDS.items()
+        ],
     )
 
 
@@ -221,8 +235,15 @@ def _row(case: Mapping[str, Any]) -> list[str]:
 
 def _kept(found: Sequence[Mapping[str, Any]], way: str, bound: float) -> str:
     """How often Colonnade is as near as it should be."""
-    count = sum(fmean(case["less"][way]) >= -bound for case in found)
-    return f"at most {bound:g} points behind {way}: {count} of {len(found)}"
+    return f"{_within(way, bound)}: {_near(found, way, bound)} of {len(found)}"
+
+
+def _within(way: str, bound: float) -> str:
+    return f"at most {bound:g} points behind {way}"
+
+
+def _near(found: Sequence[Mapping[str, Any]], way: str, bound: float) -> int:
+    return sum(fmean(case["less"][way]) >= -bound for case in found)
 
 
 def _show(values: Sequence[float], sign: str = "") -> str:
