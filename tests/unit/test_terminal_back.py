@@ -97,6 +97,22 @@ def test_a_process_that_is_about_to_end_ends_at_once(monkeypatch):
     assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
 
 
+def test_one_that_comes_as_the_command_is_left_is_no_traceback(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["colonnade", "join"])
+    monkeypatch.setattr(cli, "app", lambda **options: 0)
+    leave, times = screen.leave, []
+
+    def interrupted(ends_process):
+        times.append(1)
+        if len(times) == 1:
+            press_ctrl_c()
+        leave(ends_process)
+
+    monkeypatch.setattr(screen, "leave", interrupted)
+    assert cli.main() == 0
+    assert len(times) == 2
+
+
 def test_a_command_in_python_leaves_signals_as_they_were(monkeypatch):
     monkeypatch.setattr(cli, "app", lambda **options: 0)
     before = signal.getsignal(signal.SIGINT)

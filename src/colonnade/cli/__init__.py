@@ -106,7 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:  # A second one, while the first was answered.
         return 130
     finally:
-        screen.leave(ends_process=arguments is None)
+        try:
+            screen.leave(ends_process=arguments is None)
+        except KeyboardInterrupt:  # One that came before it was deaf to them.
+            screen.leave(ends_process=arguments is None)
 
 
 def _run(words: Sequence[str]) -> int:

@@ -2,5 +2,5 @@
 cost. Whatever lies in the folder may have come from anybody: it is read within limits, and nothing
 of it runs.
 
-May import page, serve, run, record, methods, job.
+May import page, serve, run, net, record, methods, job.
 """

@@ -8,8 +8,11 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
+from starlette.types import ASGIApp
+
 from colonnade.dashboard.app import Dashboard, application
 from colonnade.errors import ColonnadeError
+from colonnade.net.signals import run_hearing
 from colonnade.serve.listening import Listener
 
 DRAIN_S = 1.0
@@ -26,19 +29,17 @@ def serve(
     ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Answer until somebody stops it; `ready` is called when it answers."""
-    asyncio.run(_serve(root, listener, token, names, tell, ready))
+    dashboard = Dashboard(root)
+    app = application(dashboard, local=listener.is_local, token=token, names=names, tell=tell)
+    stop = dashboard.streams.stopping.set
+    run_hearing(
+        _serve(dashboard, app, listener, ready), {signal.SIGINT: stop, signal.SIGTERM: stop}
+    )
 
 
 async def _serve(
-    root: Path,
-    listener: Listener,
-    token: bytes | None,
-    names: Collection[str],
-    tell: Callable[[str], None],
-    ready: Callable[[], None],
+    dashboard: Dashboard, app: ASGIApp, listener: Listener, ready: Callable[[], None]
 ) -> None:
-    dashboard = Dashboard(root)
-    app = application(dashboard, local=listener.is_local, token=token, names=names, tell=tell)
     stopping = dashboard.streams.stopping
     faults: list[ColonnadeError] = []
 
@@ -46,11 +47,6 @@ async def _serve(
         faults.append(error)
         stopping.set()
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # Elsewhere than on Unix, Ctrl-C raises KeyboardInterrupt, which ends the loop as well.
-        with suppress(NotImplementedError):
-            loop.add_signal_handler(number, stopping.set)
     async with listener.open(app, DRAIN_S, fail) as stop:
         ready()
         await stopping.wait()

@@ -13,6 +13,7 @@ from colonnade.errors import ColonnadeError, RefusedError, StoppedError
 from colonnade.net.client import Client
 from colonnade.net.server import Server
 from colonnade.net.session import Kind
+from colonnade.net.signals import run_hearing
 from colonnade.net.world import NetworkWorld
 from colonnade.party.world import Over
 from colonnade.record.events import Aborted, Listening
@@ -86,9 +87,6 @@ def run_connected(
     """Connect, run the program to its end, and disconnect; Ctrl-C asks it to stop in order."""
 
     async def whole() -> T:
-        loop = asyncio.get_running_loop()
-        for number, text in STOPS.items():
-            loop.add_signal_handler(number, partial(_stop, world, number, text))
         endpoint = await _open_endpoint(world, address, keyring)
         looking = asyncio.ensure_future(keyring.run(world.detector.note))
         try:
@@ -96,7 +94,8 @@ def run_connected(
         finally:
             looking.cancel()
 
-    return asyncio.run(whole())
+    stops = {number: partial(_stop, world, number, text) for number, text in STOPS.items()}
+    return run_hearing(whole(), stops)
 
 
 STOPS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "colonnade stop"}
