@@ -495,12 +495,15 @@ def test_a_claim_sees_that_a_seed_missed_the_target():
     assert costs == {"ours": 10, "lost": float("inf"), "no": None}
     ratios = {arm: findings.times_of_all("r", "s", arm, None, "round") for arm in costs}
     assert ratios == {"ours": 2.5, "lost": 0.0, "no": None}
-    assert findings.times_of_all("r", "s", "ours", "lost", "round") is None
+    assert findings.times_of_all("r", "s", "ours", "lost", "round") == float("inf")
+    assert findings.times_of_all("r", "s", "lost", "lost", "round") is None
     shares = {arm: findings.saved_of_all("r", "s", arm, None, "round") for arm in costs}
     assert shares == {"ours": pytest.approx(0.6), "lost": float("-inf"), "no": None}
-    assert findings.saved_of_all("r", "s", "ours", "lost", "round") is None
+    assert findings.saved_of_all("r", "s", "ours", "lost", "round") == float("inf")
+    assert findings.saved_of_all("r", "s", "lost", "lost", "round") is None
     share = Claim("", 0.6, "r", lambda f: None)
     assert claim_cells(share, float("-inf"))[3:] == ["missed", "not reproduced"]
+    assert claim_cells(share, float("inf"))[3:] == ["the other missed", "not comparable"]
     claim = Claim("", 10, "r", lambda f: None, smaller=True)
     assert claim_cells(claim, float("inf"))[3:] == ["missed", "not reproduced"]
 

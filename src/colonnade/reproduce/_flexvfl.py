@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any
 
 from colonnade.data.speeds import costs_under, cpu_loads
@@ -314,6 +315,7 @@ def at_most(labels: Sequence[str], paper: float, rule: str) -> Claim:
             for label in labels
             for other in OTHERS
             if (ratio := found.times_of_all(rule, label, FLEX.label, other.label)) is not None
+            and isfinite(ratio)
         ]
         return max(known, default=None)
 

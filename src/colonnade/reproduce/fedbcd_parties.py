@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from colonnade.study.claims import times_text
+from colonnade.study.claims import cheaper
 from colonnade.study.design import Arm, Below, Claim, Measure, Rule, Setting, Study
 from colonnade.study.findings import Findings
 
@@ -83,12 +83,8 @@ def longer(rule: str, arm: str, parties: int, measure: Measure = "round") -> Cla
 
 def fewer(rule: str, arm: str, parties: int) -> Claim:
     """How many times fewer rounds than with one update."""
-
-    def ours(found: Findings) -> float | None:
-        return found.times_of_all(rule, label(parties), arm)
-
     text = f"{label(parties)}: {arm} needs fewer rounds than FedSGD"
-    return Claim(text, None, rule, ours, times_text, least=1.5)
+    return cheaper(text, (rule, label(parties), arm), least=1.5)
 
 
 ARMS = tuple(arm(order, updates) for order in ("parallel", "sequential") for updates in (1, 5, 50))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from colonnade.study.claims import times_text
+from colonnade.study.claims import cheaper
 from colonnade.study.design import Arm, Claim, Rule, Setting, Study
 from colonnade.study.findings import Findings
 
@@ -70,12 +70,8 @@ def rounds(label: str) -> Claim:
 def fewer(label: str, rule: str) -> Claim:
     """How many times fewer rounds than with one update."""
     than = BASE if "-p" in label else "FedBCD-s, Q=1"
-
-    def ours(found: Findings) -> float | None:
-        return found.times_of_all(rule, CODE, label, than)
-
     text = f"{label}: rounds of {than} to its own"
-    return Claim(text, PAPER[than] / PAPER[label], rule, ours, times_text)
+    return cheaper(text, (rule, CODE, label), paper=PAPER[than] / PAPER[label], than=than)
 
 
 MANY = [label for label in PAPER if label[-1] in "35"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -140,14 +141,16 @@ class Claim:
     """Whether less is better."""
 
     def verdict(self, ours: float | None) -> str:
-        """Reproduced, exceeded or not.
+        """Reproduced, exceeded or not; neither where only the other method missed the target.
 
         >>> claim = Claim("faster", 4.6, "paper", lambda findings: None)
-        >>> [claim.verdict(each) for each in (5.2, 4.3, 2.0, None)]
-        ['exceeded', 'reproduced', 'not reproduced', 'not measured']
+        >>> [claim.verdict(each) for each in (5.2, 4.3, 2.0, None, inf)]
+        ['exceeded', 'reproduced', 'not reproduced', 'not measured', 'not comparable']
         """
         if ours is None:
             return "not measured"
+        if ours == inf and not self.smaller:
+            return "not comparable"
         sign = -1.0 if self.smaller else 1.0
         whole = self.paper if self.paper is not None else self.least
         assert whole is not None, "a claim has a figure, or a bound of ours"

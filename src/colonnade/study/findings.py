@@ -244,13 +244,13 @@ class Findings:
         than: str | None = None,
         measure: Cost | None = None,
     ) -> float | None:
-        """The same where every seed of the arm reached the target, and 0 where one missed it that
-        the other reached; None where the two cannot be compared."""
+        """The same where every seed of both reached the target; 0 where one of the arm missed it,
+        infinite where one of the other did; None where both missed it, or one was not run."""
         own = self.cost_of_all(rule, setting, arm, measure)
         other = self.cost_of_all(rule, setting, than or self.study.baseline.label, measure)
-        if own is None or other is None or other == math.inf:
+        if own is None or other is None or own == other == math.inf:
             return None
-        return 0.0 if own == math.inf else other / own
+        return other / own
 
     def saved(self, *place: str, than: str | None = None, measure: Cost | None = None) -> Any:
         """The share of another's costs that an arm saves."""
@@ -266,13 +266,12 @@ class Findings:
         than: str | None = None,
         measure: Cost | None = None,
     ) -> float | None:
-        """The same where every seed of both reached the target, and minus infinity where one of the
-        arm missed it that the other reached; None where the two cannot be compared."""
-        own = self.cost_of_all(rule, setting, arm, measure)
-        other = self.cost_of_all(rule, setting, than or self.study.baseline.label, measure)
-        if own is None or other is None or other == math.inf:
-            return None
-        return 1 - own / other
+        """The same where every seed of both reached the target; minus infinity where one of the arm
+        missed it, infinite where one of the other did."""
+        ratio = self.times_of_all(rule, setting, arm, than, measure)
+        if ratio is None or ratio == math.inf:
+            return ratio
+        return 1 - 1 / ratio if ratio else -math.inf
 
     def gain(
         self, rule: str, setting: str, arm: str, name: str, than: str | None = None

@@ -129,9 +129,17 @@ def claim_cells(claim: Claim, ours: float | None) -> list[str]:
         claim.text,
         claim.rule,
         "–" if claim.paper is None else claim.show(claim.paper),
-        "–" if ours is None else "missed" if isinf(ours) else claim.show(ours),
+        _figure_of(claim, ours),
         claim.verdict(ours),
     ]
+
+
+def _figure_of(claim: Claim, ours: float | None) -> str:
+    if ours is None:
+        return "–"
+    if not isinf(ours):
+        return claim.show(ours)
+    return "missed" if ours < 0 or claim.smaller else "the other missed"
 
 
 def claims_told(found: Sequence[tuple[Claim, float | None]]) -> list[dict[str, str]]:
