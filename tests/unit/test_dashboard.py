@@ -82,6 +82,16 @@ def test_a_party_folder_is_a_run_of_that_party(tmp_path):
     assert (found.job, found.method, found.seed, found.clock) == ("credit", "celu", 4, "wall")
 
 
+@pytest.mark.parametrize("name", ["summary.json", "party.json"])
+def test_a_run_of_a_newer_version_is_listed_with_the_cure(tmp_path, name):
+    folder = tmp_path / "newer"
+    folder.mkdir()
+    (folder / name).write_text('{"format": 2, "rounds": "others than now"}')
+    found = row(folder)
+    assert found.status == "damaged"
+    assert found.fault.startswith(f"{name} has format 2, written by a newer Colonnade")
+
+
 HOSTILE = {
     "no JSON": ("summary.json", b"{"),
     "another type": ("summary.json", b'{"rounds": "many"}'),

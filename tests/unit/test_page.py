@@ -357,6 +357,18 @@ def test_a_damaged_file_takes_its_own_part_away_and_no_other(run, tmp_path, name
     assert report_html(report_on([found]))
 
 
+@pytest.mark.parametrize("name", ["summary.json", "privacy.json"])
+def test_a_file_of_a_newer_version_is_said_to_be_one(run, tmp_path, name):
+    for path in run.glob("*.*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "parties").mkdir()
+    (tmp_path / name).write_text('{"format": 2, "rounds": "others than now", "pairs": 1}')
+    found = facts_of(tmp_path)
+    (said,) = [problem for problem in found["problems"] if name in problem]
+    assert "written by a newer Colonnade" in said and "update Colonnade" in said
+    assert report_html(report_on([found]))
+
+
 def test_pipes_links_and_devices_are_not_waited_for(run, tmp_path):
     (tmp_path / "parties").mkdir()
     (tmp_path / "summary.json").write_bytes((run / "summary.json").read_bytes())

@@ -13,6 +13,7 @@ import msgspec
 from colonnade.dashboard.finding import Place, still_there
 from colonnade.dashboard.tail import Said, read_ends
 from colonnade.errors import RequestError
+from colonnade.formats import check_json
 from colonnade.job.reading import parse_toml
 from colonnade.page.live import chief_metric
 from colonnade.page.reading import clean, clean_text
@@ -24,6 +25,7 @@ from colonnade.run.naming import method_text
 SUMMARY_BYTES_MAX = 2**22
 JOB_BYTES_MAX = 2**20
 CELL_CHARS_MAX = 120
+_FORMATS = {"summary.json": "run", "party.json": "party"}
 _FILES = ("summary.json", "party.json", LIVE, "job.toml")
 RUNNING, INTERRUPTED, DAMAGED = "running", "interrupted", "damaged"
 T = TypeVar("T")
@@ -256,6 +258,8 @@ def _decoded(path: Path, kind: type[T]) -> T | None:
         return None
     toml = path.suffix == ".toml"
     content = read_regular(path, JOB_BYTES_MAX if toml else SUMMARY_BYTES_MAX)
+    if path.name in _FORMATS:
+        check_json(_FORMATS[path.name], content, path)
     try:
         if toml:
             return msgspec.convert(parse_toml(content.decode(), str(path)), kind)

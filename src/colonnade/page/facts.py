@@ -130,11 +130,11 @@ def facts_of(folder: str | Path, *, timeline_bytes: int = TIMELINE_BYTES) -> Fac
     reader = _Reader(path)
     own = reader.attempt(lambda: parties_of(path)) or {}
     job = reader.attempt(lambda: read_job(path))
-    summary = reader.attempt(lambda: read_json(path / "summary.json", Summary))
+    summary = reader.attempt(lambda: read_json(path / "summary.json", Summary, "run"))
     parts = {
         name: part
         for name, place in own.items()
-        if (part := reader.attempt(partial(read_json, place / "party.json", Part)))
+        if (part := reader.attempt(partial(read_json, place / "party.json", Part, "party")))
     }
     found = _about(path, job, summary, parts, own)
     found |= _measured(reader, path, own)

@@ -59,7 +59,7 @@ named it
             f"{folder} {what}: {give}" if what else f"there is no folder {folder}: {give}"
         )
     if (folder / "race.json").exists():
-        race = read_json(folder / "race.json", dict) or {}
+        race = read_json(folder / "race.json", dict, "race") or {}
         return Found(race=race, points=_points(folder / "points", race))
     _refuse_programs(folder)
     if is_run(folder):
@@ -143,7 +143,7 @@ def _points(folder: Path, race: dict[str, Any]) -> list[tuple[str, Point]]:
     found: list[tuple[str, Point]] = []
     files = sorted(islice(folder.glob("*.json"), _POINTS_MAX)) if folder.is_dir() else []
     for path in files:
-        point = read_json(path, Point)
+        point = read_json(path, Point, "race")
         if point is None or point.seed not in wanted:
             continue
         names = [label for label, table in labels.items() if table == point.job.get("method")]

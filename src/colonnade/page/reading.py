@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from colonnade.errors import RequestError
+from colonnade.formats import check_json
 from colonnade.record.chain import printable
 from colonnade.record.reading import read_regular
 
@@ -41,15 +42,19 @@ class Names:
     names: list[str]
 
 
-def read_json(path: Path, kind: type[T]) -> T | None:
-    """A file of plain values; None where there is none.
+def read_json(path: Path, kind: type[T], file_format: str | None = None) -> T | None:
+    """A file of plain values; None where there is none. One that has a format of its own is refused
+    where a version of Colonnade wrote it that this one cannot read.
 
     >>> read_json(Path("nowhere/summary.json"), dict)
     """
     if not path.exists() and not path.is_symlink():
         return None
+    content = read_regular(path, JSON_BYTES_MAX)
+    if file_format is not None:
+        check_json(file_format, content, path)
     try:
-        return msgspec.json.decode(read_regular(path, JSON_BYTES_MAX), type=kind)
+        return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise RequestError(f"{path} is damaged: {_AGAIN}") from None
 

@@ -80,7 +80,7 @@ def clocks(folder: Path, party: str) -> list[dict[str, Any]]:
 
 def audit(folder: Path) -> dict[str, Any]:
     """What `colonnade privacy` found, as `privacy.json` has it."""
-    told = read_json(folder / "privacy.json", dict[str, Any])
+    told = read_json(folder / "privacy.json", dict[str, Any], "audit")
     if told is None:
         return {"audit": None}
     findings = told.get("findings")
