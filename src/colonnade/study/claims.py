@@ -4,6 +4,8 @@ it takes, and by how many points it differs. A run that misses the target fails 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypedDict, Unpack
 
 from colonnade.study.design import Claim, Cost
 from colonnade.study.findings import Findings
@@ -12,46 +14,48 @@ Cell = tuple[str, str, str]
 """A rule, a setting and an arm, by their names."""
 
 
-def saves(
-    text: str,
-    cell: Cell,
-    *,
-    paper: float | None = None,
-    least: float | None = None,
-    than: str | None = None,
-    measure: Cost | None = None,
-) -> Claim:
+class Against(TypedDict, total=False):
+    """What a claim is held against."""
+
+    paper: float | None
+    least: float | None
+    than: str | None
+    """Another arm, in the place of the baseline."""
+    measure: Cost | None
+    """Another cost than the study's own."""
+
+
+def saves(text: str, cell: Cell, **against: Unpack[Against]) -> Claim:
     """The share of another arm's costs, else the baseline's, that one saves.
 
     >>> saves("fewer bytes", ("fair", "", "2 bits"), least=0.9).verdict(0.93)
     'reproduced'
     """
-
-    def ours(found: Findings) -> float | None:
-        return found.saved_of_all(*cell, than, measure)
-
-    return Claim(text, paper, cell[0], ours, share_text, least)
+    return _compared(text, cell, Findings.saved_of_all, share_text, against)
 
 
-def cheaper(
-    text: str,
-    cell: Cell,
-    *,
-    paper: float | None = None,
-    least: float | None = None,
-    than: str | None = None,
-    measure: Cost | None = None,
-) -> Claim:
+def cheaper(text: str, cell: Cell, **against: Unpack[Against]) -> Claim:
     """How many times less an arm takes than another, else than the baseline.
 
     >>> cheaper("less time", ("fair", "", "Q=10"), paper=5.0).verdict(4.6)
     'reproduced'
     """
+    return _compared(text, cell, Findings.times_of_all, times_text, against)
+
+
+def _compared(
+    text: str,
+    cell: Cell,
+    found_of: Callable[..., float | None],
+    show: Callable[[float], str],
+    against: Against,
+) -> Claim:
+    than, measure = against.get("than"), against.get("measure")
 
     def ours(found: Findings) -> float | None:
-        return found.times_of_all(*cell, than, measure)
+        return found_of(found, *cell, than, measure)
 
-    return Claim(text, paper, cell[0], ours, times_text, least)
+    return Claim(text, against.get("paper"), cell[0], ours, show, against.get("least"))
 
 
 def ahead(
