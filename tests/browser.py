@@ -20,7 +20,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 SIZES = {"phone": (390, 844), "desktop": (1440, 900)}
 SCHEMES = ("light", "dark")
 SERIOUS = ("serious", "critical")
-WAIT_MS = 15_000
+WAIT_MS = 120_000
 
 
 def why_not() -> str:

@@ -112,7 +112,7 @@ class House:
             await asyncio.wait_for(enough.wait(), 20)
         finally:
             gone.set()
-            await asyncio.wait([task], timeout=5)
+            await asyncio.wait([task], timeout=60)
         return heard
 
 
@@ -135,7 +135,7 @@ def served(root: Path, token: bytes | None = None) -> Iterator[str]:
     with closing(Listener("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=lambda: asyncio.run(serve()))
         thread.start()
-        assert ready.wait(20)
+        assert ready.wait(120)
         try:
             yield f"http://{listener.place}"
         finally:

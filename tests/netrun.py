@@ -27,7 +27,7 @@ from colonnade.tls.identity import Identity, load_identity
 from colonnade.tls.keyring import Keyring
 from tests import loop
 
-LIMIT_S = 60
+LIMIT_S = 200
 
 
 class Quiet:

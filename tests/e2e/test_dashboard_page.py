@@ -309,7 +309,7 @@ def test_the_command_answers_until_ctrl_c_also_while_a_page_follows(tmp_path):
         with urlopen(f"{address}/api/changes") as stream:
             assert stream.readline() == b"retry: 2000\n"
             os.kill(process.pid, signal.SIGINT)
-            assert process.wait(20) == 0
+            assert process.wait(120) == 0
     finally:
         process.kill()
         process.communicate()

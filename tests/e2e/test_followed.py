@@ -19,7 +19,7 @@ class Scraped:
     """The figures at a port, as Prometheus reads them."""
 
     def __init__(self, port):
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100)
         self.last = {}
 
     def figures(self):

@@ -91,7 +91,7 @@ def test_hovering_the_timeline_tells_kind_round_staleness_and_bytes(chromium, re
         for down in (25, 55, 118):
             for across in (0.35, 0.5, 0.65, 0.8):
                 hover(page, "timeline", across, down)
-                seen += page.locator("#timeline .tip").inner_text(timeout=3000)
+                seen += page.locator("#timeline .tip").inner_text()
         for word in ("what", "round", "staleness", "bytes", "message", "took"):
             assert word in seen, seen
 

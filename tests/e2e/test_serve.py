@@ -33,7 +33,7 @@ class Served:
         self.client = self.connected()
 
     def connected(self):
-        client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10)
+        client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=100)
         return self.house.stack.enter_context(client)
 
     def start(self, name, *more):
