@@ -48,7 +48,8 @@ def run_hearing(
         return asyncio.run(hearing())
     finally:
         for number, known in before.items():
-            signal.signal(number, known)
+            if known is not None:  # Not one of Python's.
+                signal.signal(number, known)
 
 
 def _call(handler: Callable[[], object], number: int, frame: FrameType | None) -> None:
