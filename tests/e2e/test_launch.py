@@ -80,6 +80,8 @@ def test_a_launch_learns_what_a_simulation_learns_to_the_bit(tmp_path, capfd, mo
     for name in ("history", "rounds"):
         mine, theirs = (pq.read_table(folder / f"{name}.parquet") for folder in (one, other))
         assert mine.drop("time_s").equals(theirs.drop("time_s"))
+        for table, told in ((mine, launched), (theirs, simulated)):
+            assert table["time_s"][-1].as_py() <= told["time_s"], "no target comes after the end"
     mine, theirs = (json.loads((folder / "ledger.json").read_text()) for folder in (one, other))
     assert {name: sorted(map(str, rows)) for name, rows in mine.items()} == {
         name: sorted(map(str, rows)) for name, rows in theirs.items()

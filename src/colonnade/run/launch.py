@@ -375,7 +375,7 @@ def combine(folder: Path, job: Job) -> Run:
         status=facts["status"],
         rounds=facts["rounds"],
         per_epoch=facts["per_epoch"],
-        time_s=max(own["time_s"] for _, own in read.values()),
+        time_s=max(summary["time_s"], *(own["time_s"] for _, own in read.values())),
         history=read_rows(active / "history.parquet", "history"),
         test=summary["test"],
         chosen_on=summary["metric"]["chosen_on"],
