@@ -15,6 +15,7 @@ import msgspec
 
 import colonnade as cn
 from colonnade.dashboard.app import Dashboard, application
+from colonnade.dashboard.starting import Starter
 from colonnade.record.events import Evaluated, Event, RoundDone
 from colonnade.record.live import Live, Opened
 from colonnade.serve.listening import Listener
@@ -51,9 +52,9 @@ def rounds(first: int, last: int) -> list[Event]:
 class House:
     """A dashboard over a folder, without a port."""
 
-    def __init__(self, root: Path, **options: Any) -> None:
+    def __init__(self, root: Path, starter: Starter | None = None, **options: Any) -> None:
         self.told: list[str] = []
-        self.dashboard = Dashboard(root.resolve())
+        self.dashboard = Dashboard(root.resolve(), starter)
         self.app = application(self.dashboard, tell=self.told.append, **options)
 
     def get(self, path: str, method: str = "GET", base: str = BASE, **more: Any) -> httpx.Response:
@@ -117,12 +118,12 @@ class House:
 
 
 @contextmanager
-def served(root: Path, token: bytes | None = None) -> Iterator[str]:
+def served(root: Path, token: bytes | None = None, starter: Starter | None = None) -> Iterator[str]:
     """The address of a dashboard over a folder, which answers in a thread of its own."""
     ready, stop = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
-        dashboard = Dashboard(root.resolve())
+        dashboard = Dashboard(root.resolve(), starter)
         app = application(dashboard, token=token, tell=mistakes.append)
         async with listener.open(app, 0.1, lambda error: mistakes.append(str(error))):
             loops.append(asyncio.get_running_loop())

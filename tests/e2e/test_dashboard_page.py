@@ -7,11 +7,25 @@ import os
 import re
 import shutil
 import signal
+from contextlib import closing
 from urllib.request import urlopen
 
 import pytest
 
-from tests.browser import SCHEMES, SIZES, browser, faults, opened, reachable, shot, tabbed, why_not
+from colonnade.dashboard import starting
+from colonnade.dashboard.plans import builtin_text
+from tests.browser import (
+    SCHEMES,
+    SIZES,
+    WAIT_MS,
+    browser,
+    faults,
+    opened,
+    reachable,
+    shot,
+    tabbed,
+    why_not,
+)
 from tests.dashboards import going, rounds, served, train
 from tests.pages import MARKUP, hostile, trained
 from tests.processes import begin
@@ -263,6 +277,41 @@ def test_a_job_is_planned_and_the_command_to_start_it_shown(chromium, address):
         page.set_viewport_size({"width": 390, "height": 844})
         assert page.evaluate(WIDE) <= 0
         shot(page, "dashboard-plan-phone-light")
+
+
+def test_a_run_is_started_from_its_plan_and_looked_at(chromium, tmp_path, monkeypatch):
+    monkeypatch.setattr(starting, "COMMAND", (python(), "-P", "-m", "colonnade"))
+    text = builtin_text("digits").replace("epochs = 80", "rounds = 40")
+    (tmp_path / "short.toml").write_text(text)
+    token = b"0123456789abcdef"
+    with (
+        closing(starting.Starter(tmp_path.resolve())) as starter,
+        served(tmp_path, token, starter) as address,
+    ):
+        context = chromium.new_context(viewport={"width": 1440, "height": 900})
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        page.goto(f"{address}/#token={token.decode()}")
+        page.wait_for_selector(".root")
+        page.goto(f"{address}/plan")
+        page.wait_for_selector("#job option", state="attached")
+        page.select_option("#job", label="short.toml")
+        page.fill("#rows", "1000")
+        page.click("text=Predict")
+        page.wait_for_selector(".plan tbody tr")
+        page.check("label:has-text('fedbcd')")
+        page.get_by_role("button", name="Start").click()
+        page.wait_for_selector(".started a")
+        page.wait_for_selector("text=has ended.")
+        shot(page, "dashboard-started-desktop-light")
+        assert faults(page) == []
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate(WIDE) <= 0
+        shot(page, "dashboard-started-phone-light")
+        page.click(".started a")
+        page.wait_for_selector(DRAWN)
+        assert "fedbcd" in page.inner_text("main")
+        context.close()
 
 
 def test_a_run_that_is_not_there_is_said(chromium, address):

@@ -38,14 +38,22 @@ def dashboard(
             help="A name by which browsers may call it, as behind a proxy; repeat for more.",
         ),
     ] = None,
+    start: Annotated[
+        bool,
+        typer.Option(
+            "--start",
+            help="Let whoever knows the token start simulations of the jobs that can be planned, "
+            "two at once; they run as you, and end with the dashboard. Needs --token-file.",
+        ),
+    ] = False,
     open_: Annotated[
         bool, typer.Option("--open", help="Open it in this machine's browser.")
     ] = False,
 ) -> None:
     """Show all runs of a folder in a browser: list, compare, follow those that go on.
 
-    It reads run folders and changes nothing. The address is this machine's own unless --http says
-    otherwise. Ctrl-C ends it.
+    It reads run folders and changes nothing; with --start it also starts runs. The address is this
+    machine's own unless --http says otherwise. Ctrl-C ends it.
 
     Example: colonnade dashboard runs/
     """
@@ -57,6 +65,11 @@ def dashboard(
 
     root = check_root(runs)
     token = None if token_file is None else read_token(token_file)
+    if start and token is None:
+        raise RequestError(
+            "--start needs --token-file: without it, whoever else uses this machine could start "
+            "runs as you"
+        )
     check_address("--http", http)
     host, _, port = http.rpartition(":")
     say = screen.stderr().print
@@ -72,7 +85,8 @@ def dashboard(
             if open_:
                 typer.launch(address)
 
-        serve(root, listener, token=token, names=allow_host or (), tell=say, ready=ready)
+        names = allow_host or ()
+        serve(root, listener, token=token, names=names, starts=start, tell=say, ready=ready)
 
 
 def require_extra() -> None:

@@ -19,17 +19,20 @@ from starlette.types import ASGIApp
 from colonnade.dashboard import plans
 from colonnade.dashboard.catalogue import Catalogue
 from colonnade.dashboard.finding import Place
-from colonnade.dashboard.guard import Guard, Names
+from colonnade.dashboard.guard import CHANGES_NOTHING, Guard, Names
 from colonnade.dashboard.reports import report
+from colonnade.dashboard.starting import Offer, Starter, Wish
 from colonnade.dashboard.streams import RUNS_MAX, FullError, Streams
 from colonnade.dashboard.threads import BusyError, Workers
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, RequestError
 from colonnade.page.html import LIBRARY, SCRIPTS
 from colonnade.page.reading import clean_text
 
 THREADS, WAITING_MAX = 4, 64
 """How much is read at once, and how much may wait for that."""
 PLANS_WAITING_MAX = 4
+START = "/api/start"
+WISH_BYTES_MAX = 4096
 MISTAKE = "the dashboard made a mistake; its terminal says which"
 KINDS = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 PAGES = ("/", "/run/{id}", "/compare", "/plan")
@@ -49,7 +52,9 @@ _encode = msgspec.json.encode
 class Dashboard:
     """What is answered, by path."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, starter: Starter | None = None) -> None:
+        """`starter` starts runs; without one, nothing is started."""
+        self.starter = starter
         self.workers = Workers(THREADS, WAITING_MAX)
         # Planning takes seconds of computing: one at a time, and nothing else waits for it.
         self._planning = Workers(1, PLANS_WAITING_MAX)
@@ -117,7 +122,33 @@ class Dashboard:
         places = (await self.catalogue.snapshot()).findings.jobs
         id_, rows = request.query_params.get("job", ""), request.query_params.get("rows")
         count = plans.read_rows(rows)
-        return _json(await self._planning.run(lambda: plans.planned(id_, places, count)))
+        told = await self._planning.run(lambda: plans.planned(id_, places, count))
+        if self.starter is not None:
+            methods = frozenset(line["method"] for line in told["methods"])
+            offer = Offer(told["job"], told["source"], told["own"], methods)
+            self.starter.offer(id_, offer)
+        return _json({**told, "starts": self.starter is not None})
+
+    async def start(self, request: Request) -> Response:
+        """Start a run of a job that was planned."""
+        assert self.starter is not None
+        body = b""
+        async for piece in request.stream():
+            body += piece
+            if len(body) > WISH_BYTES_MAX:
+                return refusal(413, "say the job and the method, and nothing else")
+        try:
+            wish = msgspec.json.decode(body, type=Wish)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            raise RequestError('say {"job": …, "method": …}') from None
+        return _json({"name": self.starter.start(wish)})
+
+    async def started(self, request: Request) -> Response:
+        """What has become of the runs that were started here."""
+        assert self.starter is not None
+        known = (await self.catalogue.snapshot()).rows
+        ids = {row.name: id_ for id_, row in known.items()}
+        return _json({"runs": [run | {"id": ids.get(run["name"])} for run in self.starter.told()]})
 
     async def _places(self, request: Request) -> tuple[list[Place], Response | None]:
         """The runs that a request names; all of them must be there."""
@@ -154,14 +185,18 @@ def application(
             dashboard.plan,
         )
     ]
+    if dashboard.starter is not None:
+        own.append(Route("/api/started", _careful(dashboard.started), methods=["GET"]))
+        own.append(Route(START, _careful(dashboard.start), methods=["POST"]))
     handlers: Any = {
         404: lambda request, error: refusal(404, "there is nothing here"),
-        405: lambda request, error: refusal(405, "the dashboard changes nothing: ask with GET"),
+        405: lambda request, error: refusal(405, CHANGES_NOTHING),
         500: lambda request, error: refusal(500, MISTAKE),
     }
     app = Starlette(routes=own, exception_handlers=handlers)
     login = _resource("dashboard", "static", "login.html")
-    return Guard(app, Names(local, names), token, login, tell)
+    posts = () if dashboard.starter is None else (START,)
+    return Guard(app, Names(local, names), token, login, tell, posts)
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]

@@ -29,6 +29,8 @@ HEADERS: tuple[Header, ...] = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
+INTENT = b"x-colonnade-start"
+CHANGES_NOTHING = "the dashboard changes nothing here: ask with GET"
 OPEN = ("/static/", "/session")
 """What is there for whoever has no token yet: nothing of any run."""
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.%]+\]|[^\s:/\[\]@]+)(:[0-9]{1,5})?", re.ASCII)
@@ -81,10 +83,11 @@ class Guard:
         token: bytes | None,
         login: bytes,
         tell: Callable[[str], None] = lambda said: None,
+        posts: Collection[str] = (),
     ) -> None:
-        """`login` is the page that asks for the token."""
+        """`login` is the page that asks for the token, `posts` the paths that change something."""
         self._app, self._names, self._token, self._login = app, names, token, login
-        self._tell = tell
+        self._tell, self._posts = tell, frozenset(posts)
         # The token itself is kept in no browser.
         self._session = secrets.token_urlsafe(32)
         self._cookie = f"colonnade-{secrets.token_hex(4)}"
@@ -122,8 +125,10 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[Any, ...] | None:
         """Status and sentence, or a page, and further headers; None for what is let in."""
-        if scope["method"] != "GET":
-            return 405, "the dashboard changes nothing: ask with GET", ((b"allow", b"GET"),)
+        wanted = b"POST" if scope["path"] in self._posts else b"GET"
+        if scope["method"] != wanted.decode():
+            said = "start a run with POST" if wanted == b"POST" else CHANGES_NOTHING
+            return 405, said, ((b"allow", wanted),)
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._names.admit(host):
             named = printable(host)[:100]
@@ -131,6 +136,10 @@ class Guard:
         fetched, mode = headers.get(b"sec-fetch-site"), headers.get(b"sec-fetch-mode")
         if fetched in (b"cross-site", b"same-site") and mode != b"navigate":
             return 403, "no other page may ask this one"
+        if wanted == b"POST" and headers.get(INTENT) != b"yes":
+            # A page of another host can send no such header without asking us first, and is told
+            # no; a browser that does not say where a request comes from asks too.
+            return 403, f"send the header {INTENT.decode()}: yes", ()
         if self._token is None or scope["path"].startswith(OPEN) or self._knows(headers):
             return None
         asks = (b"www-authenticate", b"Bearer")

@@ -13,11 +13,13 @@ from colonnade.job.reading import parse_toml
 from colonnade.job.records import Job
 from colonnade.page.reading import clean, clean_text
 from colonnade.record.reading import read_regular
+from colonnade.run.naming import method_text
 from colonnade.units import show_bytes, show_seconds
 
 JOB_BYTES_MAX = 2**20
 ROWS_DEFAULT, ROWS_MAX = 10_000, 10**9
 ROUNDS_MAX, PARTIES_MAX = 10**8, 100
+NAME_MAX = 80
 OWN = "builtin:"
 """How the id of a job begins that comes with the package."""
 
@@ -76,6 +78,8 @@ def planned(id_: str, places: dict[str, Place], rows: int | None) -> dict[str, A
     ]
     told = {
         "job": job.name,
+        "source": source,
+        "own": method_text(job.method),
         "rows": found.workload.rows,
         "notes": list(found.notes),
         "methods": lines,
@@ -91,11 +95,19 @@ def command(source: str, method: str, name: str) -> str:
     >>> command("digits", "fedbcd:updates=5", "digits")
     'colonnade simulate digits --method fedbcd:updates=5 --out runs/digits-fedbcd'
     """
-    short = method.partition(":")[0]
-    out = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name)
-    return shlex.join(
-        ["colonnade", "simulate", source, "--method", method, "--out", f"runs/{out}-{short}"]
-    )
+    out = f"runs/{folder_name(name, method)}"
+    return shlex.join(["colonnade", "simulate", source, "--method", method, "--out", out])
+
+
+def folder_name(job: str, method: str) -> str:
+    """What the folder of a run may be called, whatever the job is.
+
+    >>> folder_name("../credit", "fedbcd:updates=5")
+    '---credit-fedbcd'
+    """
+    whole = f"{job}-{method.partition(':')[0]}"
+    safe = (letter if letter.isalnum() or letter in "-_" else "-" for letter in whole)
+    return "".join(safe)[:NAME_MAX]
 
 
 def _plan_words(source: str, rows: int | None) -> list[str]:

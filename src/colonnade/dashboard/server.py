@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from starlette.types import ASGIApp
 
 from colonnade.dashboard.app import Dashboard, application
+from colonnade.dashboard.starting import Starter
 from colonnade.errors import ColonnadeError
 from colonnade.net.signals import run_hearing
 from colonnade.serve.listening import Listener
@@ -25,16 +26,22 @@ def serve(
     *,
     token: bytes | None = None,
     names: Collection[str] = (),
+    starts: bool = False,
     tell: Callable[[str], None] = lambda said: None,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer until somebody stops it; `ready` is called when it answers."""
-    dashboard = Dashboard(root)
+    """Answer until somebody stops it; `ready` is called when it answers. With `starts`, runs can be
+    started from the browser; they end with it."""
+    starter = Starter(root) if starts else None
+    dashboard = Dashboard(root, starter)
     app = application(dashboard, local=listener.is_local, token=token, names=names, tell=tell)
     stop = dashboard.streams.stopping.set
-    run_hearing(
-        _serve(dashboard, app, listener, ready), {signal.SIGINT: stop, signal.SIGTERM: stop}
-    )
+    with ExitStack() as ending:
+        if starter is not None:
+            ending.callback(starter.close)
+        run_hearing(
+            _serve(dashboard, app, listener, ready), {signal.SIGINT: stop, signal.SIGTERM: stop}
+        )
 
 
 async def _serve(

@@ -19,12 +19,22 @@ export function put(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-export async function ask(path) {
-  const reply = await fetch(path, { headers: { accept: "application/json" } });
+async function answered(reply) {
   if (reply.status === 401) location.reload();
   const body = await reply.json().catch(() => ({}));
   if (!reply.ok) throw new Error(body.error || `The dashboard answers ${reply.status}.`);
   return body;
+}
+
+export async function ask(path) {
+  return answered(await fetch(path, { headers: { accept: "application/json" } }));
+}
+
+/** Ask for something to be done; no page but ours can send such a header. */
+export async function order(path, wish) {
+  const reply = await fetch(path, { method: "POST", body: JSON.stringify(wish),
+    headers: { accept: "application/json", "x-colonnade-start": "yes" } });
+  return answered(reply);
 }
 
 /** Follow a stream while the page is looked at: a browser has few connections to one host. */

@@ -1,6 +1,8 @@
 // What a job would cost with each method, and the command that starts it.
 
-import { ask, el, problem, put, showCount } from "./common.js";
+import { ask, el, order, problem, put, showCount } from "./common.js";
+
+const LOOK_MS = 1000;
 
 export function showPlan(page) {
   document.title = "Plan a run – Colonnade";
@@ -14,7 +16,7 @@ export function showPlan(page) {
   const go = el("button", { type: "submit" }, "Predict");
   page.replaceChildren(el("main", { class: "listing" }, el("h1", {}, "Plan a run"),
     el("p", { class: "lead" }, "What each method would cost on a job's links and at its speeds, "
-      + "worked out without training. Nothing is started from here: copy the command."),
+      + "worked out without training, and the command that starts a run."),
     el("form", { class: "filters", onsubmit: (event) => {
       event.preventDefault();
       predict(jobs.value, rows.value, result, go);
@@ -51,7 +53,7 @@ async function predict(job, rows, result, go) {
   result.replaceChildren(el("p", {}, "Working it out …"));
   try {
     const told = await ask(`/api/plan?${query}`);
-    result.replaceChildren(...predicted(told));
+    result.replaceChildren(...predicted(told, job));
   } catch (error) {
     result.replaceChildren(problem(error.message));
   }
@@ -59,10 +61,51 @@ async function predict(job, rows, result, go) {
   go.disabled = false;
 }
 
-function predicted(told) {
+/** A button that starts a run, and what became of it. */
+function starter(job, chosen) {
+  const said = el("p", { class: "started", role: "status" });
+  const button = el("button", { type: "button", onclick: async () => {
+    button.disabled = true;
+    put(said, "Starting …");
+    try {
+      const { name } = await order("/api/start", { job, method: chosen() });
+      watch(name, said);
+    } catch (error) {
+      said.replaceChildren(problem(error.message));
+    }
+    button.disabled = false;
+  } }, "Start");
+  return [button, said];
+}
+
+/** Say how a started run stands, as long as the page shows it. */
+async function watch(name, said) {
+  while (said.isConnected) {
+    let run = null;
+    try {
+      run = (await ask("/api/started")).runs.find((each) => each.name === name);
+    } catch (error) {
+      said.replaceChildren(problem(error.message));
+      return;
+    }
+    if (run && run.state === "failed") {
+      said.replaceChildren(problem(`${name}: ${run.said}`));
+      return;
+    }
+    if (run && run.id) {
+      said.replaceChildren(el("a", { href: `/run/${run.id}` }, name),
+        run.state === "ended" ? " has ended." : " is under way.");
+      if (run.state === "ended") return;
+    } else put(said, `${name} has started.`);
+    await new Promise((done) => setTimeout(done, LOOK_MS));
+  }
+}
+
+function predicted(told, job) {
   const slowest = Math.max(...told.methods.map((line) => line.epoch_s), 0) || 1;
   const command = el("code", {}, "");
-  const choose = (line) => put(command, line.command);
+  let chosen = "";
+  const choose = (line) => { put(command, line.command); chosen = line.method; };
   const lines = told.methods.map((line, place) => {
     const pick = el("input", { type: "radio", name: "method", id: `method-${place}`,
       onchange: () => choose(line) });
@@ -80,10 +123,12 @@ function predicted(told) {
       () => getSelection().selectAllChildren(command));
     setTimeout(() => put(copy, "Copy"), 2000);
   } }, "Copy");
+  const [start, started] = told.starts ? starter(job, () => chosen) : [null, null];
   return [
     el("p", {}, `${told.job}, with ${showCount(told.rows)} training rows. The same in a terminal: `,
       el("code", {}, told.plan)),
-    el("div", { class: "command" }, el("span", {}, "Start it with "), command, copy),
+    el("div", { class: "command" }, el("span", {}, "Start it with "), command, copy, start),
+    ...(started ? [started] : []),
     el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Predictions" },
       el("table", { class: "runs plan" },
         el("caption", { class: "unseen" }, "What an epoch costs with each method"),
