@@ -21,6 +21,9 @@ DASHES = ("-", "--", "-.", ":")
 """Colours from Okabe and Ito, and dashes beside them: no two arms differ by colour alone."""
 ACROSS = 3
 PANEL_INCHES = (3.1, 2.35)
+COLUMNS_MAX, ROW_INCHES = 4, 0.19
+HANDLE_INCHES, LETTER_INCHES = 0.55, 0.066
+"""Of the legend: what a row takes, and a name with the line before it, at eight points."""
 POINTS_MAX = 80
 """Of one curve: more do not show in a picture of this size, and make the file large."""
 WIDE = 20.0
@@ -87,7 +90,11 @@ def picture(findings: Findings, rule: Rule) -> str | None:
     # Text as text, and the same file for the same figures.
     options = {"svg.fonttype": "none", "svg.hashsalt": "colonnade", "font.size": 8}
     with matplotlib.rc_context(options):
-        figure = Figure(figsize=(max(2, across) * wide, down * high + 0.5), layout="constrained")
+        width = max(2, across) * wide
+        labels = [arm.label for arm in study.arms if any(arm.label in own for _, own in panels)]
+        columns = legend_columns(labels, width)
+        rows = math.ceil(len(labels) / columns)
+        figure = Figure(figsize=(width, down * high + rows * ROW_INCHES), layout="constrained")
         axes = figure.subplots(down, across, squeeze=False)
         for place, (setting, curves) in enumerate(panels):
             _panel(axes[place // across][place % across], findings, rule, setting, curves)
@@ -96,14 +103,25 @@ def picture(findings: Findings, rule: Rule) -> str | None:
         handles: dict[str, Any] = {}
         for each in axes.flat:
             handles |= {line.get_label(): line for line in each.lines if line.get_label()[0] != "_"}
-        order = [arm.label for arm in study.arms if arm.label in handles]
         figure.legend(
-            [handles[label] for label in order], order, loc="outside lower center",
-            ncols=min(4, len(order)), frameon=False,
+            [handles[label] for label in labels], labels, loc="outside lower center",
+            ncols=columns, frameon=False,
         )  # fmt: skip
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return _compact(text.getvalue())
+
+
+def legend_columns(labels: Sequence[str], inches: float) -> int:
+    """In how many columns the names of arms fit side by side.
+
+    >>> legend_columns(["FedSGD", "FedBCD", "CELU", "PASTA", "VAFL"], 6.2)
+    4
+    >>> legend_columns(["C-VFL, 5 updates, 4 bits both ways"] * 3, 6.2)
+    2
+    """
+    widest = HANDLE_INCHES + LETTER_INCHES * max(map(len, labels))
+    return max(1, min(COLUMNS_MAX, len(labels), int(inches / widest)))
 
 
 def _compact(svg: str) -> str:
