@@ -146,7 +146,7 @@ def test_the_share_of_rounds_that_is_saved_is_told_by_both_counts():
     assert first == pytest.approx(1 - 40 / 100) and steady == pytest.approx(1 - 80 / 140)
     (_, first), (_, steady), *_ = claimed(study, made, CREDIT, f"{bcd}'s rounds", full)
     assert first == pytest.approx(1 - 40 / 20), "more rounds than FedBCD's touch: less than none"
-    assert steady is None, "FedBCD is never steady there, so there is nothing to hold it against"
+    assert steady == math.inf, "FedBCD is never steady there: there is nothing to compare with"
     missed = findings(study, course("FedSGD", *SLOW), course(full, *TOUCH))
     (_, first), (_, steady), *_ = claimed(study, missed, CREDIT, "FedSGD's rounds", full)
     assert first == pytest.approx(0.8) and steady == -math.inf

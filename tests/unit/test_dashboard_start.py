@@ -183,8 +183,13 @@ def test_a_run_is_trained_and_one_that_fails_says_why(house, starter, tmp_path):
     planned(house, ids["short.toml"])
     assert post(house, wish(ids["short.toml"])).json() == {"name": "digits-fedsgd"}
     until(starter, "ended")
+    # The list may be a moment old.
+    end = time.monotonic() + PATIENCE_S
+    while not (rows := house.get("/api/runs", headers=KNOWS).json()["rows"]):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    (row,) = rows
     (told,) = house.get("/api/started", headers=KNOWS).json()["runs"]
-    (row,) = house.get("/api/runs", headers=KNOWS).json()["rows"]
     assert (row["name"], row["rounds"], row["status"]) == ("digits-fedsgd", 3, "end")
     assert told["id"] == row["id"]
     planned(house, ids["lost.toml"])
