@@ -132,7 +132,7 @@
       return {
         aria: aria(`${nice(metric)} against ${nice(by)}, ${facts.groups.length} methods`),
         legend: legendOf(look, {data: facts.groups.map((group) => group.label)}),
-        grid: {left: 8, right: 20, top: 44, bottom: 30, containLabel: true},
+        grid: {left: 8, right: 20, top: 60, bottom: 30, containLabel: true},
         tooltip: tooltip(look, {trigger: "axis", axisPointer: {type: "line", lineStyle: {color: look.soft}}, formatter: (found) => {
           if (!found.length) return "";
           const x = found[0].axisValue, chosen = drawn.instance.getOption().legend[0].selected;
@@ -145,7 +145,7 @@
           return tip(`${AXES.find(([name]) => name === by)[1]} ${SHOW[by](x)}`, lines);
         }}),
         xAxis: axis(look, {type: "value", min: 0, max: "dataMax", axisLabel: {color: look.soft, hideOverlap: true, showMaxLabel: false, formatter: (value) => SHOW[by](value)}, splitLine: {show: false}}),
-        yAxis: axis(look, {type: "value", scale: true, name: nice(metric), nameLocation: "end", nameGap: 12, axisLabel: {color: look.soft, formatter: (value) => figure(value, 4)}}),
+        yAxis: axis(look, {type: "value", scale: true, name: nice(metric), nameLocation: "end", nameGap: 28, axisLabel: {color: look.soft, formatter: (value) => figure(value, 4)}}),
         series: all,
       };
     };
